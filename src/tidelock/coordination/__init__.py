@@ -1,0 +1,62 @@
+"""The shared tree: where independent jobs agree on names, epochs and who may write.
+
+`open_tree` picks the backend by the scheme of a URL. The interface is `Tree`; leases with fencing
+tokens (`Lease`) are built on it once, for every backend. See ``docs/coordination.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelock.coordination.embedded import EmbeddedTree
+from tidelock.coordination.errors import (
+    BadVersion,
+    LeaseHeld,
+    NoChildrenForEphemerals,
+    NodeError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+)
+from tidelock.coordination.lease import Lease
+from tidelock.coordination.tree import Event, EventKind, Node, Tree, Watch
+from tidelock.errors import PipelineError
+
+__all__ = [
+    "BadVersion",
+    "EmbeddedTree",
+    "Event",
+    "EventKind",
+    "Lease",
+    "LeaseHeld",
+    "NoChildrenForEphemerals",
+    "NoNode",
+    "Node",
+    "NodeError",
+    "NodeExists",
+    "NotEmpty",
+    "SessionExpired",
+    "Tree",
+    "Watch",
+    "open_tree",
+]
+
+_BACKENDS: dict[str, Callable[[str, float], Tree]] = {"embedded": EmbeddedTree.from_url}
+
+
+def open_tree(url: str, *, session_timeout: float = 10.0) -> Tree:
+    """Open a client of the tree at `url`, for example ``embedded:/var/lib/tidelock/tree.db``.
+
+    `session_timeout` is how many seconds this client may be dead or stopped before its ephemeral
+    nodes vanish. Close the client, or use it as a context manager.
+
+    Raises:
+        PipelineError: the URL is malformed or its scheme unknown.
+        BackendUnavailable: the backend does not answer.
+    """
+    scheme, colon, _ = url.partition(":")
+    if not colon or scheme not in _BACKENDS:
+        known = ", ".join(f"{name}:" for name in sorted(_BACKENDS))
+        raise PipelineError(f"no coordination backend for {url!r}: use one of {known}")
+    return _BACKENDS[scheme](url, session_timeout)

@@ -1,0 +1,133 @@
+"""The manifest of an entry: what one published epoch (or run of epochs) is made of. Pure.
+
+A manifest is a sealed document. The manifest is the entry: parts that no manifest names do not exist for a reader. It describes itself (format version, schema, sizes,
+checksums), so that a log can be read with nothing but this description and an Arrow reader.
+
+    {"format": 1, "log": "<id>", "covers": [5, 7], "schema": {...}, "rows": 10, "bytes": 1234,
+     "parts": [{"file": "...", "rows": 10, "bytes": 1234, "crc32": 123}],
+     "inputs": [{"log": "<id>", "name": "words", "covers": [5, 7]}], "offsets": {...},
+     "watermark": {"before": 0, "after": 1000, "columns": {"ts": 10000}} | null,
+     "origin": "<query id>/<batch>", "published_at": 1700000000.0}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelock.epochs import Epoch, EpochRange
+from tidelock.log.sealed import seal, unseal
+from tidelock.log.window import Entry, InputRange
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Arrow IPC file of an entry."""
+
+    file: str
+    rows: int
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Event time at the end of the query that wrote an entry.
+
+    ``before`` is the watermark, in milliseconds, under which the entry's rows were made, ``after`` the one
+    that the rows of the next epoch meet. ``columns`` has the event-time columns and their delays.
+    """
+
+    before: int
+    after: int
+    columns: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything there is to know about an entry, but its rows."""
+
+    log: str
+    covers: EpochRange
+    schema: Mapping[str, Any]
+    parts: tuple[Part, ...]
+    inputs: tuple[InputRange, ...] = ()
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    watermark: Watermark | None = None
+    origin: str = ""
+    published_at: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """The rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all parts."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def entry(self) -> Entry:
+        """The entry as the rules of the window see it."""
+        return Entry(self.covers, self.origin, self.inputs, self.published_at)
+
+    def encode(self) -> bytes:
+        """The bytes that :meth:`decode` reads."""
+        watermark = self.watermark and {
+            "before": self.watermark.before,
+            "after": self.watermark.after,
+            "columns": dict(self.watermark.columns),
+        }
+        return seal(
+            {
+                "log": self.log,
+                "covers": _pair(self.covers),
+                "schema": self.schema,
+                "rows": self.rows,
+                "bytes": self.bytes,
+                "parts": [vars(part) for part in self.parts],
+                "inputs": [
+                    {"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in self.inputs
+                ],
+                "offsets": self.offsets,
+                "watermark": watermark,
+                "origin": self.origin,
+                "published_at": self.published_at,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Manifest:
+        """Read a manifest; ``where`` names its log, epoch and file in errors.
+
+        Raises:
+            LogCorrupt: the bytes are torn or damaged.
+            UnsupportedFormat: a newer release wrote them.
+        """
+        return unseal(data, where, cls._from_fields)
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> Manifest:
+        return cls(
+            log=fields["log"],
+            covers=_range(fields["covers"]),
+            schema=fields["schema"],
+            parts=tuple(Part(**part) for part in fields["parts"]),
+            inputs=tuple(
+                InputRange(i["log"], i["name"], _range(i["covers"])) for i in fields["inputs"]
+            ),
+            offsets=fields["offsets"],
+            watermark=fields["watermark"] and Watermark(**fields["watermark"]),
+            origin=fields["origin"],
+            published_at=fields["published_at"],
+        )
+
+
+def _pair(covers: EpochRange) -> list[int]:
+    return [covers.first, covers.last]
+
+
+def _range(pair: list[int]) -> EpochRange:
+    return EpochRange(Epoch(pair[0]), Epoch(pair[1]))

@@ -1,0 +1,330 @@
+"""The epoch log: the window's rules performed on a store.
+
+Readers and writers are separate. `EpochLog` is what everybody may do: look, read, keep a cursor. `LogWriter`
+is what the one holder of the lease may do: publish, truncate, rewind, collect.
+
+A writer's life: `take over` (older writers are fenced), load the window, collect what dead attempts left,
+then for every batch: executors write parts, `publish` names them, `truncate` drops what all have read.
+Whatever is killed between two of these steps, the log is a contiguous run of whole entries.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.errors import InternalError, LogCorrupt, LogNotFound, PipelineError
+from tidelock.log.entry import Manifest, Part
+from tidelock.log.parts import read_batches
+from tidelock.log.sealed import seal, unseal
+from tidelock.log.store import LogStore, Token, open_store
+from tidelock.log.window import Entry, Retention, Window
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What never changes about a log."""
+
+    id: str
+    name: str
+    schema: Mapping[str, Any]
+    retention: Retention
+
+
+class EpochLog:
+    """An epoch log that exists. Thread-safe: it holds no state but its header."""
+
+    def __init__(self, store: LogStore, header: Header) -> None:
+        self.store = store
+        self.header = header
+
+    @property
+    def url(self) -> str:
+        """Where the log is."""
+        return self.store.url
+
+    @classmethod
+    def open(cls, url: str) -> EpochLog:
+        """The log at ``url``.
+
+        Raises:
+            LogNotFound: there is none.
+            UnsupportedFormat: a newer release made it.
+            LogCorrupt: its header is damaged.
+        """
+        store = open_store(url)
+        data = store.get("log")
+        if data is None:
+            raise LogNotFound(
+                f"there is no epoch log at {url}: start the query that writes it first, or create it "
+                "with tidelock.create_log"
+            )
+        return cls(store, unseal(data, f"{url}: the log's header", _header))
+
+    @classmethod
+    def create(
+        cls,
+        url: str,
+        schema: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        retention: Retention | None = None,
+    ) -> EpochLog:
+        """The log at ``url``, made with these properties if it is not there yet. Idempotent.
+
+        A log that exists keeps its own properties; the caller compares the schema.
+        """
+        store = open_store(url)
+        keep = retention or Retention()
+        fields = {
+            "id": uuid.uuid4().hex,
+            "name": check_name(name or url.rstrip("/").rpartition("/")[2], "log"),
+            "schema": schema,
+            "retention": {
+                "epochs": keep.epochs,
+                "seconds": keep.seconds,
+                "wait_for": sorted(keep.wait_for),
+            },
+        }
+        if store.get("log") is None:
+            store.create("log", seal(fields))
+        return cls.open(url)
+
+    # -- entries
+
+    def ranges(self) -> list[EpochRange]:
+        """What the published entries cover, in order.
+
+        Raises:
+            LogCorrupt: an entry in the middle is missing.
+        """
+        found = self.store.ranges()
+        for one, two in zip(found, found[1:], strict=False):
+            if two.first != one.last + 1:
+                raise LogCorrupt(
+                    f"{self.url}: the manifest of epoch {one.last + 1} is missing, although later epochs "
+                    "are there"
+                )
+        return found
+
+    def manifest(self, covers: EpochRange) -> Manifest:
+        """The manifest of the entry that covers exactly ``covers``.
+
+        Raises:
+            LogCorrupt: it is damaged, missing, or belongs to another log.
+        """
+        where = f"{self.url}: the manifest of epoch {covers}"
+        data = self.store.manifest(covers)
+        if data is None:
+            raise LogCorrupt(f"{where} is missing")
+        manifest = Manifest.decode(data, where)
+        if (manifest.log, manifest.covers) != (self.header.id, covers):
+            raise LogCorrupt(f"{where} belongs to another log or epoch")
+        return manifest
+
+    def manifests(self, after: Epoch, last: Epoch) -> Iterator[Manifest]:
+        """The manifests of the epochs behind ``after`` up to ``last``, in order.
+
+        Raises:
+            PipelineError: some of them are not there (truncated, or not published).
+        """
+        wanted = [r for r in self.ranges() if r.last > after and r.first <= last]
+        if last > after and (
+            not wanted or wanted[0].first != after + 1 or wanted[-1].last != last
+        ):
+            raise PipelineError(self._not_there(after, last))
+        for covers in wanted:
+            yield self.manifest(covers)
+
+    def _not_there(self, after: Epoch, last: Epoch) -> str:
+        held = self.ranges()
+        holds = f"epochs {held[0].first} to {held[-1].last}" if held else "no epochs"
+        return (
+            f"{self.url}: epochs {after + 1} to {last} were asked for, but the log holds {holds} and a "
+            "batch takes whole entries. If they were truncated, give the reader a name (the option "
+            "`consumer`): a log keeps what its consumers still need"
+        )
+
+    def read_part(self, covers: EpochRange, part: Part) -> Iterator[pa.RecordBatch]:
+        """The rows of one part, verified.
+
+        Raises:
+            LogCorrupt: the part is missing or damaged.
+        """
+        where = f"{self.url}: part {part.file} of epoch {covers}"
+        data = self.store.read_part(part.file)
+        if data is None:
+            raise LogCorrupt(f"{where} is missing")
+        return read_batches(data, part, where)
+
+    def verify(self) -> Iterator[tuple[EpochRange, Manifest | LogCorrupt]]:
+        """Read every entry completely; yields its manifest, or what is wrong with it."""
+        for covers in self.store.ranges():
+            try:
+                manifest = self.manifest(covers)
+                for part in manifest.parts:
+                    for _ in self.read_part(covers, part):
+                        pass
+                yield covers, manifest
+            except LogCorrupt as damage:
+                yield covers, damage
+
+    # -- cursors
+
+    def cursors(self) -> dict[str, Epoch]:
+        """How far each consumer has durably come; a cursor that cannot be read counts as nothing read."""
+        found = {}
+        for name in self.store.names("cursor/"):
+            data = self.store.get(name)
+            if data is not None:
+                found[name.removeprefix("cursor/")] = _cursor(data, name)
+        return found
+
+    def cursor(self, consumer: str) -> Epoch | None:
+        """How far ``consumer`` has come, or None if it is unknown."""
+        data = self.store.get(f"cursor/{consumer}")
+        return None if data is None else _cursor(data, consumer)
+
+    def move_cursor(self, consumer: str, epoch: Epoch) -> None:
+        """Say that ``consumer`` has durably finished ``epoch``.
+
+        Losing this is safe (the log keeps more than it must), so it is atomic but not synced.
+        """
+        self.store.put(f"cursor/{consumer}", seal({"epoch": epoch}), durable=False)
+
+    def forget(self, consumer: str) -> None:
+        """Remove the cursor of a consumer that will not come back."""
+        self.store.delete(f"cursor/{consumer}")
+
+    # -- writing
+
+    def take_over(self, owner: str, clock: Callable[[], float] = time.time) -> LogWriter:
+        """Become the log's only writer; whoever wrote before is `Fenced` from now on."""
+        return LogWriter(self, self.store.take_over(owner), clock)
+
+
+class LogWriter:
+    """The right to change a log's entries, for as long as nobody takes it over. One thread at a time."""
+
+    def __init__(self, log: EpochLog, token: Token, clock: Callable[[], float]) -> None:
+        self.log = log
+        self.token = token
+        self._clock = clock
+        self.window = self._load()
+        self.collect()
+
+    def _load(self) -> Window:
+        ranges = self.log.ranges()
+        entries = tuple(self.log.manifest(covers).entry for covers in ranges)
+        start = Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+        return Window(entries, {}, start, self.log.header.retention)
+
+    def part_prefix(self, last: Epoch) -> str:
+        """How the names of this writer's parts for an epoch begin: no other attempt uses it."""
+        return f"{last:012}-{self.token}-"
+
+    def is_published(self, entry: Entry) -> bool:
+        """Whether this very work has been published before.
+
+        Raises:
+            WindowError: the epochs hold other work, or would leave a gap.
+        """
+        return self.window.publish(entry) is self.window
+
+    def publish(self, manifest: Manifest) -> bool:
+        """Publish an entry, once: False if the same work is there already. Atomic and durable.
+
+        Raises:
+            WindowError: the epochs hold other work, or would leave a gap.
+            Fenced: a newer writer has taken over.
+            BackendUnavailable: no room or no connection; nothing was published.
+        """
+        if manifest.log != self.log.header.id:
+            raise InternalError(f"{self.log.url}: a manifest for log {manifest.log} was published here")
+        manifest = replace(manifest, published_at=self._clock())
+        grown = self.window.publish(manifest.entry)
+        if grown is self.window:
+            return False
+        self.log.store.publish(self.token, manifest.covers, manifest.encode())
+        self.window = grown
+        return True
+
+    def truncate(self) -> tuple[Entry, ...]:
+        """Drop what every consumer has finished and retention does not keep; returns what went."""
+        window = replace(self.window, cursors=self.log.cursors())
+        left, dropped = window.truncate(self._clock())
+        self._remove(dropped)
+        self.window = left
+        return dropped
+
+    def rewind(self, to: Epoch) -> tuple[Entry, ...]:
+        """Drop the entries behind ``to``; returns what went.
+
+        Raises:
+            WindowError: ``to`` is not a boundary, or a consumer has finished later epochs.
+            Fenced: a newer writer has taken over.
+        """
+        window = replace(self.window, cursors=self.log.cursors())
+        left, dropped = window.rewind(to)
+        self._remove(tuple(reversed(dropped)))
+        self.window = left
+        return dropped
+
+    def _remove(self, entries: tuple[Entry, ...]) -> None:
+        if not entries:
+            return
+        parts = [p.file for e in entries for p in self.log.manifest(e.covers).parts]
+        self.log.store.unpublish(self.token, [e.covers for e in entries])
+        self.log.store.remove_parts(parts)
+
+    def collect(self) -> list[str]:
+        """Remove the parts that no entry names; returns their names.
+
+        Right after a take-over every such part was left by a dead or fenced attempt.
+        """
+        named = {
+            part.file for entry in self.window.entries for part in self.log.manifest(entry.covers).parts
+        }
+        left_over = [name for name in self.log.store.part_names() if name not in named]
+        self.log.store.remove_parts(left_over)
+        return left_over
+
+    def discard(self, files: Iterable[str]) -> None:
+        """Remove parts of an attempt of this writer that will not be published."""
+        self.log.store.remove_parts(files)
+
+
+def check_name(name: str, what: str) -> str:
+    """``name`` if it can stand in a file name, a key and a URL alike.
+
+    Raises:
+        PipelineError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise PipelineError(
+            f"{name!r} cannot be the name of a {what}: use letters, digits, '.', '_' and '-', at most "
+            "100 of them, beginning with a letter or digit"
+        )
+    return name
+
+
+def _cursor(data: bytes, name: str) -> Epoch:
+    try:
+        return unseal(data, f"cursor {name}", lambda fields: Epoch(fields["epoch"]))
+    except LogCorrupt:
+        return BEFORE_FIRST
+
+
+def _header(fields: dict[str, Any]) -> Header:
+    keep = fields["retention"]
+    retention = Retention(keep["epochs"], keep["seconds"], frozenset(keep["wait_for"]))
+    return Header(fields["id"], fields["name"], fields["schema"], retention)

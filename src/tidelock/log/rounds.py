@@ -1,0 +1,121 @@
+"""Several logs in one query: how its inputs take the same epochs, although each is asked on its own.
+
+Spark asks every source of a query once per round, one after the other, where the next batch ends; each source
+lives in a process of its own. The first one that is asked decides for all of them and writes the decision down;
+the others find it and follow, also when it says "nothing yet" and more has arrived in between.
+
+A decision is known by its round (how often this source has been asked since it started) and by the position it
+starts from. All sources of a query start together and are asked equally often, so in round *k* they look for
+the same key. What an earlier run left behind does no harm: either its key differs and it is overwritten, or all
+sources of the new run find it and follow it alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import PipelineError
+from tidelock.log.log import EpochLog
+from tidelock.log.sealed import seal, unseal
+from tidelock.log.window import next_boundary
+
+ALL_EPOCHS = 0
+"""As a number of epochs per batch: everything that is there."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A batch takes the epochs behind ``start`` up to ``end``; nothing if they are equal."""
+
+    start: Epoch
+    end: Epoch
+
+
+class Rounds:
+    """The rounds of one query over one or more logs. Each source of the query has its own object."""
+
+    def __init__(self, logs: Sequence[EpochLog], consumer: str | None) -> None:
+        self._logs = sorted(logs, key=lambda log: log.header.id)
+        self._document = f"round/{consumer}"
+        self._number = 0
+        self._limit: Epoch | None = None
+
+    def stop_at_present(self) -> None:
+        """From now on decide nothing beyond what is published in all logs at this moment."""
+        self._limit = self.newest()
+
+    def newest(self) -> Epoch:
+        """The newest epoch that a batch could reach now: a boundary in every log."""
+        ends = [{r.last for r in log.ranges()} for log in self._logs]
+        return max(set.intersection(*ends), default=BEFORE_FIRST)
+
+    def first(self, starting: str) -> Epoch:
+        """The position from which a new query starts: ``earliest``, ``latest`` or an epoch's number."""
+        if starting == "latest":
+            return self.newest()
+        earliest = self._earliest()
+        if starting == "earliest":
+            return earliest
+        asked = Epoch(int(starting) - 1)
+        if asked < earliest:
+            raise PipelineError(
+                f"{self._logs[0].url}: epoch {starting} is gone, the oldest that is left is {earliest + 1}: "
+                "start from `earliest`"
+            )
+        return asked
+
+    def decide(self, key: Any, start: Callable[[], Epoch], epochs: int) -> Decision:
+        """Where this round's batch starts and ends; the same answer for every source of the query.
+
+        ``key`` is the position that Spark gave, as it is; ``start`` resolves it and is asked only by the source
+        that decides.
+        """
+        self._number += 1
+        if len(self._logs) == 1:
+            return self._end(start(), epochs)
+        name = json.dumps([self._number, key], sort_keys=True)
+        found = self._find(name)
+        if found is not None:
+            return found
+        decision = self._end(start(), epochs)
+        self._logs[0].store.put(
+            self._document,
+            seal({"key": name, "start": decision.start, "end": decision.end}),
+            durable=False,
+        )
+        return decision
+
+    def _find(self, name: str) -> Decision | None:
+        data = self._logs[0].store.get(self._document)
+        if data is None:
+            return None
+        key, decision = unseal(data, f"{self._logs[0].url}: {self._document}", _parse)
+        return decision if key == name and decision.end <= self.newest() else None
+
+    def _end(self, start: Epoch, epochs: int) -> Decision:
+        if start == BEFORE_FIRST:
+            start = self._earliest()  # a log may begin at a later epoch than 0
+        ends = [[r.last for r in log.ranges()] for log in self._logs]
+        if self._limit is not None:
+            ends = [[end for end in some if end <= self._limit] for some in ends]
+        if epochs == ALL_EPOCHS:
+            end = max(set.intersection(*map(set, ends)), default=None)
+        else:
+            end = next_boundary(start, ends, epochs, remainder=self._limit is not None)
+        return Decision(start, start if end is None else max(start, end))
+
+    def _earliest(self) -> Epoch:
+        return max(_before(log) for log in self._logs)
+
+
+def _before(log: EpochLog) -> Epoch:
+    ranges = log.ranges()
+    return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+
+
+def _parse(fields: dict[str, Any]) -> tuple[str, Decision]:
+    return fields["key"], Decision(Epoch(fields["start"]), Epoch(fields["end"]))

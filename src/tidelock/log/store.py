@@ -1,0 +1,135 @@
+"""What a store of epoch logs has to do. Every backend passes `tests/contract/log_store_contract.py`.
+
+A store knows nothing of windows or Spark: it keeps bytes. It promises
+
+* documents: small named values, replaced atomically;
+* parts: immutable once written, durable before they are named by a manifest;
+* manifests: they appear whole or not at all, and only for the writer that holds the newest token;
+* that after any kill the entries still form one contiguous run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import BinaryIO, NewType, TypeVar
+
+import pyarrow as pa
+
+from tidelock.epochs import EpochRange
+from tidelock.errors import PipelineError
+
+Token = NewType("Token", int)
+"""A fencing token: it grows with every writer that takes the log over."""
+
+Written = TypeVar("Written")
+
+
+class LogStore(ABC):
+    """The bytes of one epoch log. Pickles, so that executors can open it."""
+
+    url: str
+
+    # -- documents
+
+    @abstractmethod
+    def get(self, name: str) -> bytes | None:
+        """The document ``name``, or None. A reader sees the old or the new value, never a mixture."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Replace the document ``name`` atomically; ``durable`` survives the loss of power."""
+
+    @abstractmethod
+    def create(self, name: str, data: bytes) -> bool:
+        """Make the durable document ``name`` unless it exists; of several callers exactly one succeeds."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove the document ``name``; nothing happens if there is none."""
+
+    @abstractmethod
+    def names(self, prefix: str) -> list[str]:
+        """The names of the documents that start with ``prefix``, sorted."""
+
+    # -- parts
+
+    @abstractmethod
+    def write_part(self, name: str, write: Callable[[BinaryIO], Written]) -> Written:
+        """Let ``write`` fill the part ``name``; when this returns it is durable.
+
+        Raises:
+            BackendUnavailable: no room or no connection; what was written is removed.
+        """
+
+    @abstractmethod
+    def read_part(self, name: str) -> pa.Buffer | None:
+        """The bytes of a part, or None if there is none."""
+
+    @abstractmethod
+    def part_names(self) -> list[str]:
+        """The names of all parts, those of dead attempts included."""
+
+    @abstractmethod
+    def remove_parts(self, names: Iterable[str]) -> None:
+        """Remove parts; those that are gone already are not missed."""
+
+    # -- entries
+
+    @abstractmethod
+    def take_over(self, owner: str) -> Token:
+        """Become the log's only writer: from now on every older token is `Fenced`."""
+
+    @abstractmethod
+    def holder(self) -> tuple[Token, str] | None:
+        """The newest token and its owner, or None if nobody has ever written."""
+
+    @abstractmethod
+    def ranges(self) -> list[EpochRange]:
+        """What the published entries cover, in order."""
+
+    @abstractmethod
+    def manifest(self, covers: EpochRange) -> bytes | None:
+        """The manifest of the entry that covers exactly these epochs, or None."""
+
+    @abstractmethod
+    def publish(self, token: Token, covers: EpochRange, manifest: bytes) -> None:
+        """Make an entry visible: atomic, durable, after its parts.
+
+        Raises:
+            Fenced: a newer writer has taken over; nothing was changed.
+            BackendUnavailable: no room or no connection; nothing was changed.
+        """
+
+    @abstractmethod
+    def unpublish(self, token: Token, ranges: Iterable[EpochRange]) -> None:
+        """Remove manifests one by one, in the order given, durably.
+
+        Raises:
+            Fenced: a newer writer has taken over; nothing was changed.
+        """
+
+
+Factory = Callable[[str], LogStore]
+
+_factories: dict[str, Factory] = {}
+
+
+def register_store(scheme: str, factory: Factory) -> None:
+    """Make ``factory`` answer for URLs of ``scheme``."""
+    _factories[scheme] = factory
+
+
+def open_store(url: str) -> LogStore:
+    """The store that ``url`` names; a plain path means ``file:``.
+
+    Raises:
+        PipelineError: no backend answers for the URL's scheme.
+    """
+    scheme, colon, _ = url.partition(":")
+    if not colon or "/" in scheme:
+        scheme, url = "file", f"file:{url}"
+    if scheme not in _factories:
+        known = ", ".join(f"{name}:" for name in sorted(_factories))
+        raise PipelineError(f"no log store for {url!r}: the scheme must be one of {known}")
+    return _factories[scheme](url)

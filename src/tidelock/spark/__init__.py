@@ -1,0 +1,1 @@
+"""Tidelock on Spark: the only folder that imports pyspark."""

@@ -1,0 +1,87 @@
+"""The options of `format("tidelock")`, checked once and turned into something with types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelock.errors import PipelineError
+from tidelock.log.log import check_name
+from tidelock.log.rounds import ALL_EPOCHS
+
+_KNOWN = {
+    "log",
+    "together",
+    "consumer",
+    "startingEpoch",
+    "epochsPerBatch",
+    "epochColumn",
+    "watermarkColumn",
+    "partitions",
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a reader was asked to do."""
+
+    log: str
+    together: tuple[str, ...]
+    consumer: str | None
+    starting_epoch: str
+    epochs_per_batch: int
+    epoch_column: str | None
+    watermark_column: str | None
+    partitions: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], cores: int) -> ReadOptions:
+        """The options as Spark hands them over; their names are case-insensitive.
+
+        Raises:
+            PipelineError: one is missing, unknown or has a value that it cannot have.
+        """
+        given = _spelled(options)
+        if "log" not in given:
+            raise PipelineError('a reader needs to know its log: .option("log", "file:/path/to/the/log")')
+        together = tuple(json.loads(given.get("together", "[]"))) or (given["log"],)
+        consumer = given.get("consumer")
+        if len(together) > 1 and consumer is None:
+            raise PipelineError("logs that are read together need a name: set the option `consumer`")
+        return cls(
+            log=given["log"],
+            together=together,
+            consumer=None if consumer is None else check_name(consumer, "consumer"),
+            starting_epoch=_starting(given.get("startingEpoch", "earliest")),
+            epochs_per_batch=_epochs(given.get("epochsPerBatch", "1")),
+            epoch_column=given.get("epochColumn"),
+            watermark_column=given.get("watermarkColumn"),
+            partitions=_positive("partitions", given.get("partitions", str(cores))),
+        )
+
+
+def _spelled(options: Mapping[str, str]) -> dict[str, str]:
+    names = {name.lower(): name for name in _KNOWN}
+    unknown = sorted(name for name in options if name.lower() not in names)
+    if unknown:
+        raise PipelineError(
+            f"unknown option {', '.join(unknown)}: a reader of a log knows {', '.join(sorted(_KNOWN))}"
+        )
+    return {names[name.lower()]: value for name, value in options.items()}
+
+
+def _starting(value: str) -> str:
+    if value in ("earliest", "latest") or value.isdecimal():
+        return value
+    raise PipelineError(f"startingEpoch is {value!r}: it must be `earliest`, `latest` or an epoch")
+
+
+def _epochs(value: str) -> int:
+    return ALL_EPOCHS if value == "all" else _positive("epochsPerBatch", value)
+
+
+def _positive(name: str, value: str) -> int:
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    raise PipelineError(f"{name} is {value!r}: it must be a whole number above 0")

@@ -1,0 +1,96 @@
+"""Reading logs as streams, with what a plain `format("tidelock")` cannot do alone.
+
+A data source is one leaf of a plan: it can put no operator above itself, and it does not know its siblings. So
+restoring a watermark and moving several logs together is done here, where the DataFrames are made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelock.errors import PipelineError
+from tidelock.log import EpochLog
+from tidelock.spark.schema import event_time_columns
+from tidelock.spark.watermark import MARKER, restore
+
+
+def read_log(
+    spark: SparkSession,
+    log: str,
+    *,
+    consumer: str | None = None,
+    starting_epoch: str | int = "earliest",
+    epochs_per_batch: int | str = 1,
+    epoch_column: str | None = None,
+) -> DataFrame:
+    """The epoch log at the URL ``log`` as a stream whose batches end exactly on epochs.
+
+    A column that had a watermark when it was written has the same watermark here, at the same epoch; do not
+    declare another one on it.
+
+    Args:
+        spark: the session.
+        log: where the log is.
+        consumer: the name of this reader, unique among the readers of the log and the same after a restart.
+            The log keeps what its named readers have not finished; a reader without a name is not waited for.
+        starting_epoch: where a new query begins: `earliest`, `latest` or an epoch.
+        epochs_per_batch: how many epochs one batch takes; `all` takes whatever is there.
+        epoch_column: if given, the name of an extra column with the epoch that a row belongs to.
+
+    Raises:
+        LogNotFound: there is no log at that URL yet.
+    """
+    return read_logs(
+        spark,
+        [log],
+        consumer=consumer,
+        starting_epoch=starting_epoch,
+        epochs_per_batch=epochs_per_batch,
+        epoch_column=epoch_column,
+    )[0]
+
+
+def read_logs(
+    spark: SparkSession,
+    logs: Sequence[str],
+    *,
+    consumer: str | None = None,
+    starting_epoch: str | int = "earliest",
+    epochs_per_batch: int | str = 1,
+    epoch_column: str | None = None,
+) -> list[DataFrame]:
+    """Several epoch logs for one query, in the order given: every batch takes the same epochs from all of them.
+
+    All streams have to be used in one and the same query (joined or united), each once. The arguments are those
+    of `read_log`; a name for the ``consumer`` is needed when there are several logs.
+
+    Raises:
+        LogNotFound: one of the logs is not there yet.
+        PipelineError: there is no name, or a log stands twice.
+    """
+    if len(set(logs)) != len(logs):
+        raise PipelineError("a log stands twice in read_logs: read it once and use the stream twice")
+    if len(logs) > 1 and consumer is None:
+        raise PipelineError("logs that are read together need a name: pass consumer=...")
+    options = {
+        "together": json.dumps(list(logs)),
+        "startingEpoch": str(starting_epoch),
+        "epochsPerBatch": str(epochs_per_batch),
+        "partitions": str(spark.sparkContext.defaultParallelism),
+    }
+    if consumer is not None:
+        options["consumer"] = consumer
+    if epoch_column is not None:
+        options["epochColumn"] = epoch_column
+    return [_stream(spark, log, options) for log in logs]
+
+
+def _stream(spark: SparkSession, log: str, options: dict[str, str]) -> DataFrame:
+    event_time = event_time_columns(EpochLog.open(log).header.schema)
+    if event_time:
+        options = {**options, "watermarkColumn": MARKER}
+    stream = spark.readStream.format("tidelock").options(log=log, **options).load()
+    return restore(stream, event_time) if event_time else stream

@@ -1,0 +1,273 @@
+"""`spark.readStream.format("tidelock")`: an epoch log as a source whose batches end exactly on epochs.
+
+Positions. Spark keeps for every batch the offset at which it ends (``{..., "start": 4, "epoch": 7}`` is a batch of epochs 5 to 7). The start is part
+of it, so that the first batch of a query that began at `latest` reads the same epochs when it is run again.
+
+Cursors. Spark asks for the end of the next batch only after the previous one is in its commit log. The position
+that it gives with that question is therefore durable, and the cursor moves there, and nowhere else.
+
+Processes. `LogStream` lives in a Python process of the driver for as long as the query runs; `_read` runs in
+Python workers of the executors. Both open the log by its URL; only options travel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import LongType, StructType, TimestampType
+
+from tidelock.epochs import Epoch, EpochRange
+from tidelock.errors import PipelineError
+from tidelock.log import EpochLog
+from tidelock.log.entry import Manifest, Part
+from tidelock.log.rounds import ALL_EPOCHS, Rounds
+from tidelock.spark.options import ReadOptions
+from tidelock.spark.schema import arrow_schema, check_selection, readable
+
+_SMALLEST_PARTITION = 1 << 20
+
+
+class TidelockSource(DataSource):
+    """The data source `tidelock`. Options: see `docs/reading-and-writing.md`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "tidelock"
+
+    def schema(self) -> StructType:
+        """The columns of the log, and those that the options add."""
+        options = self._options()
+        schema = readable(EpochLog.open(options.log).header.schema)
+        if options.epoch_column:
+            schema = schema.add(options.epoch_column, LongType())
+        if options.watermark_column:
+            schema = schema.add(options.watermark_column, TimestampType())
+        return schema
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream over the log that reads the columns of ``schema``."""
+        return LogStream(self._options(), schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch over everything that the log holds now."""
+        return LogBatch(self._options(), schema)
+
+    def _options(self) -> ReadOptions:
+        return ReadOptions.parse(dict(self.options), os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part, and the entry that it belongs to."""
+
+    covers: EpochRange
+    part: Part
+
+
+@dataclass
+class LogPartition(InputPartition):
+    """What one task reads: some parts, and at most one marker row with a watermark."""
+
+    pieces: tuple[Piece, ...]
+    marker_ms: int | None = None
+
+
+class _Columns:
+    """The columns that a reader delivers, in Arrow's terms."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        added = {options.epoch_column, options.watermark_column}
+        stored = StructType([field for field in schema if field.name not in added])
+        check_selection(stored, EpochLog.open(options.log).header.schema, options.log)
+        self.options = options
+        self.schema = arrow_schema(schema)
+
+    def deliver(self, batch: pa.RecordBatch, covers: EpochRange) -> pa.RecordBatch:
+        """The batch with the columns that were asked for."""
+        if batch.schema.equals(self.schema):
+            return batch
+        columns = [self._column(batch, field, covers) for field in self.schema]
+        return _batch(columns, batch.num_rows, self.schema)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field, covers: EpochRange) -> pa.Array:
+        if field.name == self.options.epoch_column:
+            return pa.repeat(pa.scalar(covers.last, field.type), batch.num_rows)
+        if field.name == self.options.watermark_column:
+            return pa.nulls(batch.num_rows, field.type)
+        return batch.column(field.name)
+
+    def marker(self, watermark_ms: int) -> pa.RecordBatch:
+        """The row that only carries a watermark."""
+        columns = [
+            pa.array([watermark_ms * 1000], pa.int64()).cast(field.type)
+            if field.name == self.options.watermark_column
+            else pa.nulls(1, field.type)
+            for field in self.schema
+        ]
+        return _batch(columns, 1, self.schema)
+
+
+def _batch(columns: list[pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+class _LogReading:
+    """What the stream and the batch reader share: from manifests to rows."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = _Columns(options, schema)
+
+    def _plan(self, manifests: Sequence[Manifest]) -> list[LogPartition]:
+        pieces = [Piece(m.covers, part) for m in manifests for part in m.parts]
+        groups = _spread(pieces, self._options.partitions)
+        planned = [LogPartition(tuple(group)) for group in groups]
+        if self._options.watermark_column and manifests and manifests[-1].watermark:
+            marker = LogPartition((), manifests[-1].watermark.after)
+            if planned:
+                marker.pieces = planned.pop().pieces
+            planned.append(marker)
+        return planned
+
+    def _rows(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        log = EpochLog.open(self._options.log)
+        for piece in partition.pieces:
+            for batch in log.read_part(piece.covers, piece.part):
+                yield self._columns.deliver(batch, piece.covers)
+        if partition.marker_ms is not None:
+            yield self._columns.marker(partition.marker_ms)
+
+
+def _spread(pieces: Sequence[Piece], partitions: int) -> list[list[Piece]]:
+    """Neighbouring parts grouped into about ``partitions`` tasks of equal size, none needlessly small."""
+    total = sum(piece.part.bytes for piece in pieces)
+    size = max(_SMALLEST_PARTITION, total / partitions)
+    groups: dict[int, list[Piece]] = {}
+    seen = 0
+    for piece in pieces:
+        groups.setdefault(int((seen + piece.part.bytes / 2) / size), []).append(piece)
+        seen += piece.part.bytes
+    return list(groups.values())
+
+
+class LogBatch(_LogReading, DataSourceReader):
+    """Everything that the log holds at the moment of planning, as a batch."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task for some megabytes of parts."""
+        log = EpochLog.open(self._options.log)
+        return self._plan([log.manifest(covers) for covers in log.ranges()]) or [LogPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        assert isinstance(partition, LogPartition)
+        return self._rows(partition)
+
+
+class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """An epoch log as a stream."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._opened: tuple[EpochLog, Rounds] | None = None
+        self._first: Epoch | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The position of a query that has read nothing: a word, because the first round resolves it."""
+        return self._offset(start=self._options.starting_epoch)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`epochsPerBatch`, in the only words that Spark has for it."""
+        return ReadMaxFiles(self._options.epochs_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read no further than what is published now."""
+        self._rounds.stop_at_present()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends: on an epoch, and on the same one for all logs of the query."""
+        everything = isinstance(limit, ReadAllAvailable)
+        epochs = ALL_EPOCHS if everything else self._options.epochs_per_batch
+        key = start.get("epoch", start.get("start"))
+        decision = self._rounds.decide(key, lambda: self._position(start), epochs)
+        self._keep(decision.start)
+        if decision.end == decision.start:
+            return start
+        return self._offset(start=decision.start, epoch=decision.end)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The newest epoch of the log, so that Spark's progress shows how far behind the query is."""
+        return self._offset(epoch=self._rounds.newest())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The parts of the epochs of a batch."""
+        if start == end:
+            return []
+        self._check_same_log(end)
+        return self._plan(list(self._log.manifests(Epoch(end["start"]), Epoch(end["epoch"]))))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition; runs on an executor."""
+        assert isinstance(partition, LogPartition)
+        return self._rows(partition)
+
+    # -- the driver's side
+
+    @property
+    def _log(self) -> EpochLog:
+        return self._open()[0]
+
+    @property
+    def _rounds(self) -> Rounds:
+        return self._open()[1]
+
+    def _open(self) -> tuple[EpochLog, Rounds]:
+        if self._opened is None:
+            logs = {url: EpochLog.open(url) for url in self._options.together}
+            rounds = Rounds(list(logs.values()), self._options.consumer)
+            self._opened = logs[self._options.log], rounds
+        return self._opened
+
+    def _position(self, start: dict[str, Any]) -> Epoch:
+        if "epoch" in start:
+            self._check_same_log(start)
+            return Epoch(start["epoch"])
+        if self._first is None:  # `latest` means the moment of the first question, not of every one
+            self._first = self._rounds.first(start["start"])
+        return self._first
+
+    def _offset(self, **position: int | str) -> dict[str, Any]:
+        header = self._log.header
+        together = len(self._options.together)
+        return {"tidelock": header.id, "name": header.name, "together": together, **position}
+
+    def _check_same_log(self, offset: dict[str, Any]) -> None:
+        if offset["tidelock"] != self._log.header.id:
+            raise PipelineError(
+                f"{self._options.log}: this is not the log that the query has read so far (it was made "
+                "anew): start the query with a new checkpoint"
+            )
+
+    def _keep(self, position: Epoch) -> None:
+        consumer = self._options.consumer
+        if consumer is not None and self._log.cursor(consumer) != position:
+            self._log.move_cursor(consumer, position)
