@@ -8,8 +8,10 @@ nodes, through every stateful operator's own rule, the smallest where streams me
 
 Reading. `TidelockSource` ends every batch with a marker row that holds the watermark after the batch's last
 epoch in a column of its own, which is null in all other rows. A watermark node on that column (delay 0) makes
-Spark's watermark of the next batch exactly that. A filter above it drops the marker; Spark does not push a
-filter on the event-time column below its node. The event-time columns get their mark back by their metadata.
+Spark's watermark of the next batch exactly that. A filter above it drops the marker. Nothing may drop it earlier:
+Spark does not push a filter on the event-time column below its node, but the user's own filters are on other
+columns and would go down to the source. A condition that is not deterministic stops them, because no filter is
+moved past one. The event-time columns get their mark back by their metadata.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ def _is_stateful(node: Any) -> bool:
 
 def restore(stream: DataFrame, columns: Mapping[str, int]) -> DataFrame:
     """The stream of a log read with the marker column, with the watermark of its writer."""
-    marked = stream.withWatermark(MARKER, "0 seconds").where(F.col(MARKER).isNull())
+    barrier = F.spark_partition_id() >= 0  # always true, and not deterministic in Spark's terms
+    marked = stream.withWatermark(MARKER, "0 seconds").where(F.col(MARKER).isNull() & barrier)
     metadata = {field.name: field.metadata for field in stream.schema}
     return marked.select(
         [
