@@ -1,4 +1,12 @@
-"""Tidelock: epoch logs between PySpark streaming queries, for recovery that is fast and exactly once."""
+"""Tidelock: epoch logs between PySpark streaming queries, for recovery that is fast and exactly once.
+
+Names are loaded when they are first used, so that what needs no Spark does not wait for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tidelock.errors import (
     BackendUnavailable,
@@ -13,10 +21,12 @@ from tidelock.errors import (
     TidelockError,
     UnsupportedFormat,
 )
-from tidelock.log import EpochLog, Retention
-from tidelock.spark.reading import read_log, read_logs
-from tidelock.spark.session import SETTINGS, session
-from tidelock.spark.sink import write_log
+
+if TYPE_CHECKING:
+    from tidelock.log import EpochLog, Retention
+    from tidelock.spark.reading import read_log, read_logs
+    from tidelock.spark.session import SETTINGS, session
+    from tidelock.spark.sink import write_log
 
 __all__ = [
     "SETTINGS",
@@ -38,3 +48,19 @@ __all__ = [
     "session",
     "write_log",
 ]
+
+_HOMES = {
+    "EpochLog": "tidelock.log",
+    "Retention": "tidelock.log",
+    "SETTINGS": "tidelock.spark.session",
+    "read_log": "tidelock.spark.reading",
+    "read_logs": "tidelock.spark.reading",
+    "session": "tidelock.spark.session",
+    "write_log": "tidelock.spark.sink",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tidelock' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -15,9 +15,6 @@ A store that is busy raises ``BackendUnavailable``, damaged data ``LogCorrupt``,
 ``PipelineError``: those live in ``tidelock.errors``.
 """
 
-# The names say what happened, as those in tidelock.errors do.
-# ruff: noqa: N818
-
 from __future__ import annotations
 
 from tidelock.errors import TidelockError

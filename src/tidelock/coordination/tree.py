@@ -49,6 +49,7 @@ class EventKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
+    """The node is gone; a watch on a path without a node may get this when a neighbour changed."""
     CHILDREN = "children"
     """A child was created or deleted; a child's own data does not count."""
     EXPIRED = "expired"

@@ -1,6 +1,7 @@
 """The manifest of an entry: what one published epoch (or run of epochs) is made of. Pure.
 
-A manifest is a sealed document. The manifest is the entry: parts that no manifest names do not exist for a reader. It describes itself (format version, schema, sizes,
+A manifest is a sealed document. The manifest is the entry: parts that no manifest names do not exist for a
+reader. It describes itself (format version, schema, sizes,
 checksums), so that a log can be read with nothing but this description and an Arrow reader.
 
     {"format": 1, "log": "<id>", "covers": [5, 7], "schema": {...}, "rows": 10, "bytes": 1234,
@@ -64,7 +65,7 @@ class Manifest:
         return sum(part.rows for part in self.parts)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """The bytes of all parts."""
         return sum(part.bytes for part in self.parts)
 
@@ -86,11 +87,9 @@ class Manifest:
                 "covers": _pair(self.covers),
                 "schema": self.schema,
                 "rows": self.rows,
-                "bytes": self.bytes,
+                "bytes": self.size,
                 "parts": [vars(part) for part in self.parts],
-                "inputs": [
-                    {"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in self.inputs
-                ],
+                "inputs": [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in self.inputs],
                 "offsets": self.offsets,
                 "watermark": watermark,
                 "origin": self.origin,
@@ -115,9 +114,7 @@ class Manifest:
             covers=_range(fields["covers"]),
             schema=fields["schema"],
             parts=tuple(Part(**part) for part in fields["parts"]),
-            inputs=tuple(
-                InputRange(i["log"], i["name"], _range(i["covers"])) for i in fields["inputs"]
-            ),
+            inputs=tuple(InputRange(i["log"], i["name"], _range(i["covers"])) for i in fields["inputs"]),
             offsets=fields["offsets"],
             watermark=fields["watermark"] and Watermark(**fields["watermark"]),
             origin=fields["origin"],

@@ -82,9 +82,7 @@ class FileStore(LogStore):
         # A prefix up to its last slash is a directory; documents lie at most one level deep.
         folder = self.root / prefix.rpartition("/")[0]
         found = (p.relative_to(self.root) for p in folder.glob("*.json"))
-        return sorted(
-            name for name in (str(p.with_suffix("")) for p in found) if name.startswith(prefix)
-        )
+        return sorted(name for name in (str(p.with_suffix("")) for p in found) if name.startswith(prefix))
 
     def _document(self, name: str) -> Path:
         return self.root / f"{name}.json"
@@ -112,8 +110,8 @@ class FileStore(LogStore):
         except FileNotFoundError:
             return None
 
-    def part_names(self) -> list[str]:
-        return _listed(self._parts)
+    def part_names(self, prefix: str = "") -> list[str]:
+        return [name for name in _listed(self._parts) if name.startswith(prefix)]
 
     def remove_parts(self, names: Iterable[str]) -> None:
         for name in names:
@@ -212,7 +210,8 @@ def _directory(url: str) -> Path:
 
 def _listed(folder: Path) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        with os.scandir(folder) as found:
+            return sorted(entry.name for entry in found if not entry.name.startswith("."))
     except FileNotFoundError:
         return []
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -108,11 +109,10 @@ class EpochLog:
             LogCorrupt: an entry in the middle is missing.
         """
         found = self.store.ranges()
-        for one, two in zip(found, found[1:], strict=False):
+        for one, two in pairwise(found):
             if two.first != one.last + 1:
                 raise LogCorrupt(
-                    f"{self.url}: the manifest of epoch {one.last + 1} is missing, although later epochs "
-                    "are there"
+                    f"{self.url}: the manifest of epoch {one.last + 1} is missing, although later epochs are there"
                 )
         return found
 
@@ -138,9 +138,7 @@ class EpochLog:
             PipelineError: some of them are not there (truncated, or not published).
         """
         wanted = [r for r in self.ranges() if r.last > after and r.first <= last]
-        if last > after and (
-            not wanted or wanted[0].first != after + 1 or wanted[-1].last != last
-        ):
+        if last > after and (not wanted or wanted[0].first != after + 1 or wanted[-1].last != last):
             raise PipelineError(self._not_there(after, last))
         for covers in wanted:
             yield self.manifest(covers)
@@ -256,7 +254,14 @@ class LogWriter:
             return False
         self.log.store.publish(self.token, manifest.covers, manifest.encode())
         self.window = grown
+        self._drop_other_attempts(manifest)
         return True
+
+    def _drop_other_attempts(self, manifest: Manifest) -> None:
+        """Remove what tasks that were run twice have left for the epoch that is published now."""
+        named = {part.file for part in manifest.parts}
+        mine = self.log.store.part_names(self.part_prefix(manifest.covers.last))
+        self.log.store.remove_parts(name for name in mine if name not in named)
 
     def truncate(self) -> tuple[Entry, ...]:
         """Drop what every consumer has finished and retention does not keep; returns what went."""
@@ -291,16 +296,10 @@ class LogWriter:
 
         Right after a take-over every such part was left by a dead or fenced attempt.
         """
-        named = {
-            part.file for entry in self.window.entries for part in self.log.manifest(entry.covers).parts
-        }
+        named = {part.file for entry in self.window.entries for part in self.log.manifest(entry.covers).parts}
         left_over = [name for name in self.log.store.part_names() if name not in named]
         self.log.store.remove_parts(left_over)
         return left_over
-
-    def discard(self, files: Iterable[str]) -> None:
-        """Remove parts of an attempt of this writer that will not be published."""
-        self.log.store.remove_parts(files)
 
 
 def check_name(name: str, what: str) -> str:

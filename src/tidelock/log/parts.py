@@ -44,9 +44,7 @@ class ChecksummedFile:
         self.closed = True
 
 
-def write_batches(
-    target: BinaryIO, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> Part:
+def write_batches(target: BinaryIO, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Part:
     """Write ``batches`` to ``target`` as one Arrow IPC file and describe it."""
     file, rows = ChecksummedFile(target), 0
     with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:

@@ -67,8 +67,8 @@ class LogStore(ABC):
         """The bytes of a part, or None if there is none."""
 
     @abstractmethod
-    def part_names(self) -> list[str]:
-        """The names of all parts, those of dead attempts included."""
+    def part_names(self, prefix: str = "") -> list[str]:
+        """The names of all parts that start with ``prefix``, those of dead attempts included."""
 
     @abstractmethod
     def remove_parts(self, names: Iterable[str]) -> None:

@@ -244,9 +244,7 @@ class Window:
         if epoch == self.truncated_to:
             return
         if epoch < self.truncated_to:
-            raise WindowError(
-                f"epoch {epoch} is gone: this log was truncated up to epoch {self.truncated_to}"
-            )
+            raise WindowError(f"epoch {epoch} is gone: this log was truncated up to epoch {self.truncated_to}")
         entry = self.find(epoch)
         if entry is None:
             raise WindowError(f"epoch {epoch} is not published: the log ends at epoch {self.tail}")
@@ -254,7 +252,7 @@ class Window:
             raise WindowError(f"epoch {epoch} is inside the entry of epochs {entry.covers}")
 
 
-def _last(entry: Entry) -> int:
+def _last(entry: Entry) -> Epoch:
     return entry.covers.last
 
 

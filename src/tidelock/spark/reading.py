@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
+from tidelock.spark.options import ReadOptions
 from tidelock.spark.schema import event_time_columns
+from tidelock.spark.source import source_schema
 from tidelock.spark.watermark import MARKER, restore
 
 
@@ -25,6 +27,7 @@ def read_log(
     starting_epoch: str | int = "earliest",
     epochs_per_batch: int | str = 1,
     epoch_column: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """The epoch log at the URL ``log`` as a stream whose batches end exactly on epochs.
 
@@ -39,18 +42,15 @@ def read_log(
         starting_epoch: where a new query begins: `earliest`, `latest` or an epoch.
         epochs_per_batch: how many epochs one batch takes; `all` takes whatever is there.
         epoch_column: if given, the name of an extra column with the epoch that a row belongs to.
+        columns: the only columns to read. Spark cannot tell a Python source which columns a query uses, so
+            saying it here saves the work of handing over the others.
 
     Raises:
         LogNotFound: there is no log at that URL yet.
+        SchemaMismatch: one of the ``columns`` is not in the log.
     """
-    return read_logs(
-        spark,
-        [log],
-        consumer=consumer,
-        starting_epoch=starting_epoch,
-        epochs_per_batch=epochs_per_batch,
-        epoch_column=epoch_column,
-    )[0]
+    options = _options(spark, [log], consumer, starting_epoch, epochs_per_batch, epoch_column)
+    return _stream(spark, log, options, columns)
 
 
 def read_logs(
@@ -75,22 +75,35 @@ def read_logs(
         raise PipelineError("a log stands twice in read_logs: read it once and use the stream twice")
     if len(logs) > 1 and consumer is None:
         raise PipelineError("logs that are read together need a name: pass consumer=...")
-    options = {
+    options = _options(spark, logs, consumer, starting_epoch, epochs_per_batch, epoch_column)
+    return [_stream(spark, log, options, None) for log in logs]
+
+
+def _options(
+    spark: SparkSession,
+    logs: Sequence[str],
+    consumer: str | None,
+    starting_epoch: str | int,
+    epochs_per_batch: int | str,
+    epoch_column: str | None,
+) -> dict[str, str]:
+    given = {
         "together": json.dumps(list(logs)),
+        "consumer": consumer,
         "startingEpoch": str(starting_epoch),
         "epochsPerBatch": str(epochs_per_batch),
+        "epochColumn": epoch_column,
         "partitions": str(spark.sparkContext.defaultParallelism),
     }
-    if consumer is not None:
-        options["consumer"] = consumer
-    if epoch_column is not None:
-        options["epochColumn"] = epoch_column
-    return [_stream(spark, log, options) for log in logs]
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def _stream(spark: SparkSession, log: str, options: dict[str, str]) -> DataFrame:
-    event_time = event_time_columns(EpochLog.open(log).header.schema)
+def _stream(spark: SparkSession, log: str, options: dict[str, str], columns: Sequence[str] | None) -> DataFrame:
+    described = EpochLog.open(log).header.schema
+    event_time = event_time_columns(described)
     if event_time:
         options = {**options, "watermarkColumn": MARKER}
-    stream = spark.readStream.format("tidelock").options(log=log, **options).load()
+    schema = source_schema(described, ReadOptions.parse({"log": log, **options}, 1), columns)
+    reader = spark.readStream.format("tidelock").options(log=log, **options).schema(schema)
+    stream = reader.load()
     return restore(stream, event_time) if event_time else stream

@@ -8,7 +8,7 @@ see it, because Spark would take the column for a watermarked one that never adv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -37,9 +37,7 @@ def readable(described: Mapping[str, Any]) -> StructType:
     if _mentions_udt(described):
         raise SchemaMismatch("this log has a column of a user-defined type, which is never read")
     schema = StructType.fromJson(dict(described))
-    plain = [
-        StructField(f.name, f.dataType, f.nullable, _without_watermark(f.metadata)) for f in schema
-    ]
+    plain = [StructField(f.name, f.dataType, f.nullable, _without_watermark(f.metadata)) for f in schema]
     return StructType(plain)
 
 
@@ -90,6 +88,20 @@ def check_selection(wanted: StructType, described: Mapping[str, Any], url: str) 
         )
 
 
+def select(schema: StructType, columns: Sequence[str], url: str) -> StructType:
+    """The fields of ``schema`` with these names, in the order of the names.
+
+    Raises:
+        SchemaMismatch: one of the names is unknown.
+    """
+    missing = [name for name in columns if name not in schema.names]
+    if missing:
+        raise SchemaMismatch(
+            f"{url}: {', '.join(missing)} is not a column of the log; it has {', '.join(schema.names)}"
+        )
+    return StructType([schema[name] for name in columns])
+
+
 def _changed(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     return [
         f"{name} is {mine[name]}, but {theirs[name]} in the log"
@@ -119,9 +131,7 @@ def _check_storable(schema: StructType) -> None:
 
 def _unsupported(field: StructField) -> str | None:
     try:
-        to_arrow_type(
-            field.dataType, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
-        )
+        to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
     except PySparkException:
         return field.dataType.simpleString()
     return None

@@ -13,11 +13,12 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import InternalError, PipelineError
@@ -84,9 +85,7 @@ def write_log(
     return _start_without_empty_batches(stream.sparkSession, writer.start)
 
 
-def _start_without_empty_batches(
-    spark: SparkSession, start: Callable[[], StreamingQuery]
-) -> StreamingQuery:
+def _start_without_empty_batches(spark: SparkSession, start: Callable[[], StreamingQuery]) -> StreamingQuery:
     # A query copies its session's settings when it starts, so the user's own setting is only lent.
     with _starting:
         before = spark.conf.get(_NO_DATA_BATCHES)
@@ -171,9 +170,7 @@ class LogSink:
         return covers.pop()
 
     def _write_parts(self, rows: DataFrame, last: Epoch) -> tuple[Part, ...]:
-        write = _part_writer(
-            self._log.url, self._writer.part_prefix(last), arrow_schema(self._schema)
-        )
+        write = _part_writer(self._log.url, self._writer.part_prefix(last), arrow_schema(self._schema))
         ordered = rows.select([f"`{name}`" for name in self._schema.names])
         described = "file string, rows long, bytes long, crc32 long"
         written = ordered.mapInArrow(write, described).collect()
@@ -196,17 +193,14 @@ def _part_writer(
         fitting = (batch.cast(schema) for batch in batches if batch.num_rows)
         for first in fitting:
             name = f"{prefix}{uuid.uuid4().hex}.arrow"
-            part = store.write_part(
-                name, lambda file, n=name, f=first: write_batches(file, n, schema, _until_full(f, fitting))
-            )
+            content = _until_full(first, fitting)
+            part = store.write_part(name, partial(write_batches, name=name, schema=schema, batches=content))
             yield pa.RecordBatch.from_pylist([vars(part)])
 
     return write
 
 
-def _until_full(
-    first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _until_full(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``first`` and what follows, until there is enough for one part."""
     size = first.nbytes
     yield first

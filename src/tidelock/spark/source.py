@@ -1,7 +1,8 @@
 """`spark.readStream.format("tidelock")`: an epoch log as a source whose batches end exactly on epochs.
 
-Positions. Spark keeps for every batch the offset at which it ends (``{..., "start": 4, "epoch": 7}`` is a batch of epochs 5 to 7). The start is part
-of it, so that the first batch of a query that began at `latest` reads the same epochs when it is run again.
+Positions. Spark keeps for every batch the offset at which it ends; ``{..., "start": 4, "epoch": 7}`` is a batch
+of epochs 5 to 7. The start is part of it, so that the first batch of a query that began at `latest` reads the same
+epochs when it is run again.
 
 Cursors. Spark asks for the end of the next batch only after the previous one is in its commit log. The position
 that it gives with that question is therefore durable, and the cursor moves there, and nowhere else.
@@ -13,7 +14,7 @@ Python workers of the executors. Both open the log by its URL; only options trav
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.rounds import ALL_EPOCHS, Rounds
 from tidelock.spark.options import ReadOptions
-from tidelock.spark.schema import arrow_schema, check_selection, readable
+from tidelock.spark.schema import arrow_schema, check_selection, readable, select
 
 _SMALLEST_PARTITION = 1 << 20
 
@@ -54,12 +55,7 @@ class TidelockSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the log, and those that the options add."""
         options = self._options()
-        schema = readable(EpochLog.open(options.log).header.schema)
-        if options.epoch_column:
-            schema = schema.add(options.epoch_column, LongType())
-        if options.watermark_column:
-            schema = schema.add(options.watermark_column, TimestampType())
-        return schema
+        return source_schema(EpochLog.open(options.log).header.schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream over the log that reads the columns of ``schema``."""
@@ -71,6 +67,24 @@ class TidelockSource(DataSource):
 
     def _options(self) -> ReadOptions:
         return ReadOptions.parse(dict(self.options), os.cpu_count() or 1)
+
+
+def source_schema(
+    described: Mapping[str, Any], options: ReadOptions, columns: Sequence[str] | None = None
+) -> StructType:
+    """What a reader with these options delivers of a log; only ``columns`` of it, if they are given.
+
+    Raises:
+        SchemaMismatch: one of the columns is not there.
+    """
+    schema = readable(described)
+    if columns is not None:
+        schema = select(schema, columns, options.log)
+    if options.epoch_column:
+        schema = schema.add(options.epoch_column, LongType())
+    if options.watermark_column:
+        schema = schema.add(options.watermark_column, TimestampType())
+    return schema
 
 
 @dataclass(frozen=True)

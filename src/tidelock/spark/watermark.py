@@ -74,9 +74,7 @@ def restore(stream: DataFrame, columns: Mapping[str, int]) -> DataFrame:
     metadata = {field.name: field.metadata for field in stream.schema}
     return marked.select(
         [
-            F.col(f"`{name}`").alias(
-                name, metadata={**metadata[name], WATERMARK_DELAY: columns[name]}
-            )
+            F.col(f"`{name}`").alias(name, metadata={**metadata[name], WATERMARK_DELAY: columns[name]})
             if name in columns
             else F.col(f"`{name}`")
             for name in stream.columns

@@ -94,8 +94,7 @@ class EmbeddedTree(Tree):
         path = path.removeprefix("//") if path.startswith("///") else path
         if not _ABSOLUTE_FILE.fullmatch(path):
             raise PipelineError(
-                f"malformed URL {url!r}: write embedded:/absolute/file.db, a file on this machine "
-                "and no options"
+                f"malformed URL {url!r}: write embedded:/absolute/file.db, a file on this machine and no options"
             )
         return cls(path, session_timeout=session_timeout)
 

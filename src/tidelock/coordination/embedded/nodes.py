@@ -33,9 +33,7 @@ __all__ = [
 
 def get(rows: sqlite3.Connection, path: str) -> Node:
     """Return the node or raise `NoNode`."""
-    row = rows.execute(
-        "SELECT data, version, created, session FROM nodes WHERE path = ?", (path,)
-    ).fetchone()
+    row = rows.execute("SELECT data, version, created, session FROM nodes WHERE path = ?", (path,)).fetchone()
     if row is None:
         raise NoNode(path)
     data, version, created, session = row
@@ -49,14 +47,10 @@ def children(rows: sqlite3.Connection, path: str) -> list[str]:
     return sorted(child.rpartition("/")[2] for (child,) in found)
 
 
-def create(
-    rows: sqlite3.Connection, path: str, data: bytes, *, session: int | None, sequential: bool
-) -> str:
+def create(rows: sqlite3.Connection, path: str, data: bytes, *, session: int | None, sequential: bool) -> str:
     """Insert a node, ephemeral if it has a `session`, and return its final path."""
     above = parent(path)
-    row = rows.execute(
-        "SELECT child_changes, session FROM nodes WHERE path = ?", (above,)
-    ).fetchone()
+    row = rows.execute("SELECT child_changes, session FROM nodes WHERE path = ?", (above,)).fetchone()
     if row is None:
         raise NoNode(above)
     number, owner = row
@@ -109,9 +103,7 @@ def delete_owned_by(rows: sqlite3.Connection, session: int) -> None:
         _count_child_change(rows, above)
 
 
-def _insert(
-    rows: sqlite3.Connection, path: str, above: str, data: bytes, session: int | None
-) -> None:
+def _insert(rows: sqlite3.Connection, path: str, above: str, data: bytes, session: int | None) -> None:
     if _exists(rows, path):
         raise NodeExists(path)
     rows.execute(

@@ -47,9 +47,7 @@ def connect(file: Path, busy_timeout: float) -> sqlite3.Connection:
     if file.is_dir():
         raise PipelineError(f"{file} is a folder: name a file in it for the embedded tree")
     file.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(
-        file, timeout=busy_timeout, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(file, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
     try:
         _prepare(connection, file, deadline=time.monotonic() + busy_timeout)
     except BaseException:
@@ -88,9 +86,7 @@ def _is_new(connection: sqlite3.Connection, file: Path) -> bool:
     if application != _APPLICATION:
         raise PipelineError(f"{file} is a database of another application: choose another file")
     if version != FORMAT:
-        raise UnsupportedFormat(
-            f"{file} has format {version}, this Tidelock knows {FORMAT}: upgrade Tidelock"
-        )
+        raise UnsupportedFormat(f"{file} has format {version}, this Tidelock knows {FORMAT}: upgrade Tidelock")
     return False
 
 

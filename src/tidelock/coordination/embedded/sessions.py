@@ -32,9 +32,7 @@ _OVERDUE = "id <> :own AND (expiry <= :now OR expiry > :now + 2 * timeout)"
 class Session:
     """The session of one client. The methods that take `rows` run inside a transaction."""
 
-    def __init__(
-        self, rows: sqlite3.Connection, name: str, timeout: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, rows: sqlite3.Connection, name: str, timeout: float, clock: Callable[[], float]) -> None:
         """Begin a session; `name` is the tree's, for messages."""
         self.name = name
         self.timeout = timeout
@@ -63,9 +61,7 @@ class Session:
         self.require(rows)
         # The clock is read inside the transaction: no other client can have read it later and
         # written earlier.
-        rows.execute(
-            "UPDATE sessions SET expiry = ? WHERE id = ?", (self._clock() + self.timeout, self.id)
-        )
+        rows.execute("UPDATE sessions SET expiry = ? WHERE id = ?", (self._clock() + self.timeout, self.id))
 
     def sees_overdue(self, rows: sqlite3.Connection) -> bool:
         """Say whether another session has to be buried."""

@@ -31,16 +31,16 @@ _JOIN_TIMEOUT = 5.0
 class _EmbeddedWatch(Watch):
     """One registered callback and what it was last told about."""
 
-    def __init__(self, watcher: Watcher, path: str, callback: Callable[[Event], None]) -> None:
+    def __init__(self, watcher: Watcher, path: str, callback: Callable[[Event], None], seen: Glimpse) -> None:
         self.path = path
-        self.seen: Glimpse | None = None
+        self._seen = seen
         self._watcher = watcher
         self._callback = callback
         self._closed = False
 
-    def update(self, now: Glimpse | None) -> list[EventKind]:
+    def update(self, now: Glimpse) -> list[EventKind]:
         """Remember a new glimpse and return what changed since the last one."""
-        before, self.seen = self.seen, now
+        before, self._seen = self._seen, now
         return differences(before, now)
 
     def fire(self, kind: EventKind) -> None:
@@ -64,9 +64,7 @@ _News = tuple[_EmbeddedWatch, EventKind]
 class Watcher:
     """The watches of one client and the thread that serves them, started with the first one."""
 
-    def __init__(
-        self, database: Database, session: Session, interval: float, bury: Callable[[], None]
-    ) -> None:
+    def __init__(self, database: Database, session: Session, interval: float, bury: Callable[[], None]) -> None:
         """Serve watches.
 
         Args:
@@ -88,14 +86,11 @@ class Watcher:
 
     def add(self, path: str, callback: Callable[[Event], None]) -> Watch:
         """Begin to watch `path`."""
-        watch = _EmbeddedWatch(self, path, callback)
         with self._lock:
             with self._database.read() as rows:
                 self._session.require(rows)
-                watch.seen = glimpse(rows, path)
+                watch = _EmbeddedWatch(self, path, callback, glimpse(rows, path))
             self._watches.append(watch)
-            # A look may have noted the version of the file already, but not for this watch.
-            self._seen_version = None
             self._start()
         return watch
 

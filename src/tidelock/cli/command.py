@@ -1,0 +1,127 @@
+"""The command line: what can be asked, and who answers.
+
+Every command is imported when it is called, so that `tidelock --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tidelock.cli.exits import exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer one command line (the process's own, if none is given) and return the exit code.
+
+    Raises:
+        SystemExit: from argparse, for `--help`, `--version` and a command line that it refuses.
+    """
+    args = _parser().parse_args(argv)
+    return exit_code(lambda: int(args.answer(args)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidelock",
+        description="Epoch logs between PySpark streaming queries: recovery that is fast and exactly once.",
+    )
+    parser.add_argument("--version", action="version", version=f"tidelock {_version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_demo(commands)
+    _add_log(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _add(commands: Commands[argparse.ArgumentParser], name: str, says: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.")
+    command.add_argument("--json", action="store_true", help="answer with one JSON object")
+    return command
+
+
+# -- tidelock demo
+
+
+def _add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
+    demo = _add(
+        commands,
+        "demo",
+        "two chained streaming queries, one of them killed in the middle, and the proof that every row "
+        "counted exactly once",
+    )
+    demo.add_argument(
+        "--epochs", type=_at_least(3), default=20, metavar="N", help="how long it runs (default: 20)"
+    )
+    demo.add_argument(
+        "--rows", type=_at_least(1), default=2000, metavar="N", help="tweets per epoch (default: 2000)"
+    )
+    demo.add_argument("--seed", type=int, default=42, help="which tweets are made (default: 42)")
+    demo.add_argument(
+        "--home",
+        type=Path,
+        metavar="DIR",
+        help="where the logs and checkpoints go; kept (default: a temporary directory)",
+    )
+    demo.add_argument("--keep", action="store_true", help="keep the temporary directory as well")
+    demo.set_defaults(answer=_demo)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from tidelock.cli.demo.run import demo
+
+    return demo(args)
+
+
+# -- tidelock log
+
+
+def _add_log(commands: Commands[argparse.ArgumentParser]) -> None:
+    log = commands.add_parser("log", help="look at an epoch log", description="Look at an epoch log.")
+    questions = log.add_subparsers(required=True, metavar="QUESTION")
+    show = _add(questions, "show", "what a log holds, who writes it, and how far its consumers are")
+    show.add_argument(
+        "--last", type=_at_least(0), default=10, metavar="N", help="list the last N entries (default: 10)"
+    )
+    show.set_defaults(answer=_show)
+    verify = _add(questions, "verify", "read every entry of a log and list what is damaged")
+    verify.set_defaults(answer=_verify)
+    for question in (show, verify):
+        question.add_argument("url", metavar="URL", help="where the log is: file:/path, or a path")
+
+
+def _show(args: argparse.Namespace) -> int:
+    from tidelock.cli.log_show import show
+
+    return show(args)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from tidelock.cli.log_verify import verify
+
+    return verify(args)
+
+
+# -- values
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """The whole numbers from ``least`` on, as a type for argparse."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return parse
+
+
+def _version() -> str:
+    try:
+        return version("tidelock")
+    except PackageNotFoundError:
+        return "(from its source tree, not installed)"

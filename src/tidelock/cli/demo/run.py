@@ -1,0 +1,102 @@
+"""`tidelock demo`: a home for it, a screen for it, and the answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from tidelock.cli.demo.children import ChildFailed
+from tidelock.cli.demo.screens import screen_for, verdict
+from tidelock.cli.demo.story import Settings, Story
+from tidelock.cli.exits import BAD, GOOD
+from tidelock.errors import PipelineError
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Answer `tidelock demo`.
+
+    Raises:
+        PipelineError: there is no Java, or the home is in use.
+        ChildFailed: one of the queries could not be run.
+    """
+    _check_java()
+    console = Console(highlight=False)
+    kept = args.keep or args.home is not None
+    with _home(args.home, kept) as home, _ended_by_sigterm():
+        settings = Settings(home, args.epochs, args.rows, args.seed)
+        with screen_for(console, quiet=args.json) as screen:
+            result = Story(settings, screen).run()
+    result["home"] = str(home) if kept else None
+    _answer(console, result, as_json=args.json)
+    return GOOD if result["equal"] else BAD
+
+
+def _answer(console: Console, result: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+        return
+    console.print(verdict(result))
+    hint = "To look at the logs afterwards, add --keep."
+    if result["home"] is not None:
+        hint = f"Look at the logs with: tidelock log show {result['home']}/counts"
+    console.print(Text(hint, style="dim"), soft_wrap=True)
+
+
+def _check_java() -> None:
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        raise PipelineError("Spark needs Java 17 or newer: install one, or set JAVA_HOME to where it is")
+
+
+@contextmanager
+def _home(asked: Path | None, kept: bool) -> Iterator[Path]:
+    """An empty directory; unless it is to be ``kept`` it goes away, but not after a failure."""
+    home = _empty(asked) if asked else Path(tempfile.mkdtemp(prefix="tidelock-demo-")).resolve()
+    (home / "scratch").mkdir()
+    try:
+        yield home
+    except ChildFailed:
+        print(f"tidelock: everything is left in {home} to look at", file=sys.stderr)
+        raise
+    except BaseException:
+        _remove(home, kept)
+        raise
+    _remove(home, kept)
+
+
+def _empty(asked: Path) -> Path:
+    home = asked.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    if any(home.iterdir()):
+        raise PipelineError(f"{home} is not empty: the demo starts from nothing, give it a new directory")
+    return home
+
+
+def _remove(home: Path, kept: bool) -> None:
+    shutil.rmtree(home / "scratch" if kept else home, ignore_errors=True)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let a polite kill end the demo as Ctrl-C does, with everything cleaned up."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

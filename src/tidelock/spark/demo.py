@@ -1,0 +1,233 @@
+"""What `tidelock demo` runs on Spark, one process each: the two queries, and the check of their result.
+
+Tweets are made from numbers, with no randomness but the seed: the digits of ``md5("<seed>:<number>")`` choose the
+words. So a replayed source gives the same tweets, and anybody can compute the expected counts in any language.
+
+A process stops when its standard input ends. Whoever started it asks for that by closing the pipe, and if that
+process dies the pipe closes by itself: no query is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from tidelock.errors import LogNotFound
+from tidelock.log import EpochLog
+from tidelock.spark.reading import read_log
+from tidelock.spark.session import session
+from tidelock.spark.sink import write_log
+
+VOCABULARY = tuple(
+    (
+        "the moon tide sea rain storm harbour wind wave boat light night sun cloud shore sail "
+        "anchor fog gull salt reef bay coast current deep drift ebb flood foam gale ice island "
+        "kelp lagoon mast mist north oar ocean pearl pier port quay river rope sand shell ship "
+        "south spray star stone surf swell thunder trade voyage water west whale winter wreck "
+        "yacht zenith"
+    ).split()
+)
+"""The words of all tweets, the most frequent first."""
+
+_EPOCH_EVERY = "1 second"
+
+
+def tweets(numbers: DataFrame, seed: int) -> DataFrame:
+    """A column ``text`` with one tweet of 1 to 7 words for every number in the column ``value``.
+
+    Of the 32 hexadecimal digits of the number's hash, the last four choose how many words the tweet has, and
+    every other four choose a word: squaring their share of 65536 prefers the front of the vocabulary.
+    """
+    share = "conv(substr(digits, 4 * i - 3, 4), 16, 10) / 65536D"
+    word = f"vocabulary[int({len(VOCABULARY)} * share * share)]"
+    return (
+        numbers.selectExpr(f"md5(concat_ws(':', {seed}, value)) AS digits")
+        .selectExpr(
+            "sequence(1, 1 + int(conv(substr(digits, 29, 4), 16, 10)) % 7) AS places",
+            "digits",
+            f"split('{' '.join(VOCABULARY)}', ' ') AS vocabulary",
+        )
+        .selectExpr(f"transform(places, i -> {share}) AS shares", "vocabulary")
+        .selectExpr(f"array_join(transform(shares, share -> {word}), ' ') AS text")
+    )
+
+
+def words(texts: DataFrame) -> DataFrame:
+    """One row with a column ``word`` for every word of every text."""
+    return texts.select(F.explode(F.split("text", " ")).alias("word"))
+
+
+def count(stream: DataFrame) -> DataFrame:
+    """How often each word has come so far."""
+    return stream.groupBy("word").count()
+
+
+# -- the first process: tweets to words
+
+
+def write_words(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
+    """Start the query that writes the words of all tweets to the log ``words``, an epoch every second."""
+    numbers = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", options.rows)
+        .option("numPartitions", 1)
+        .option("startTimestamp", 0)
+        .option("advanceMillisPerBatch", 1000)
+        .load()
+    )
+    return write_log(
+        words(tweets(numbers, options.seed)),
+        options.words,
+        checkpoint=options.checkpoint,
+        trigger={"processingTime": _EPOCH_EVERY},
+    )
+
+
+def _run_words(options: argparse.Namespace, stop: threading.Event) -> None:
+    query = write_words(_session(options), options)
+    log = EpochLog.open(options.words)
+    _run_until(query, stop, lambda: _newest(log) >= options.epochs - 1)
+
+
+# -- the second process: words to counts
+
+
+def write_counts(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
+    """Start the query that reads the log ``words`` and writes what changed in every epoch to ``counts``."""
+    stream = read_log(spark, options.words, consumer=options.consumer)
+    return write_log(
+        count(stream),
+        options.counts,
+        checkpoint=options.checkpoint,
+        mode="update",
+        trigger={"processingTime": "0 seconds"},
+    )
+
+
+def _run_counts(options: argparse.Namespace, stop: threading.Event) -> None:
+    spark = _session(options)
+    while not _exists(options.words):
+        if stop.wait(0.1):
+            return
+    _run_until(write_counts(spark, options), stop, lambda: False)
+
+
+def _exists(url: str) -> bool:
+    try:
+        EpochLog.open(url)
+    except LogNotFound:
+        return False
+    return True
+
+
+# -- the third process: the proof
+
+
+def check(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:
+    """Compare the last count of every word with a batch over the tweets that the log ``words`` took in."""
+    tweeted = _tweets_taken(EpochLog.open(options.words))
+    numbers = spark.range(tweeted).withColumnRenamed("id", "value")
+    expected = count(words(tweets(numbers, options.seed))).withColumnRenamed("count", "expected")
+    changes = spark.read.format("tidelock").option("log", options.counts).option("epochColumn", "epoch").load()
+    found = changes.groupBy("word").agg(F.max_by("count", "epoch").alias("found"))
+    rows = expected.join(found, "word", "full").orderBy(F.desc("expected"), "word").collect()
+    return {
+        "epochs": _newest(EpochLog.open(options.counts)) + 1,
+        "tweets": tweeted,
+        "total": sum(row["found"] or 0 for row in rows),
+        "counts": {row["word"]: row["found"] for row in rows if row["found"] is not None},
+        "differences": [row.asDict() for row in rows if row["expected"] != row["found"]],
+    }
+
+
+def _tweets_taken(words_log: EpochLog) -> int:
+    """How many tweets went into the log: its newest entry says where the source stood."""
+    newest = words_log.manifest(words_log.ranges()[-1])
+    return int(newest.offsets["sources"][0]["offset"])
+
+
+def _run_check(options: argparse.Namespace, stop: threading.Event) -> None:
+    del stop  # a batch of a few seconds
+    options.result.write_text(json.dumps(check(_session(options), options)), encoding="utf-8")
+
+
+# -- what all three share
+
+
+def _session(options: argparse.Namespace) -> SparkSession:
+    scratch = str(options.scratch)
+    spark = session(
+        f"tidelock demo: {options.role}",
+        master="local[2,4]",
+        settings={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
+            # A killed JVM cannot clean up: keep what it leaves behind in one place.
+            "spark.local.dir": scratch,
+            "spark.sql.warehouse.dir": scratch,
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",
+        },
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _run_until(query: StreamingQuery, stop: threading.Event, done: Callable[[], bool]) -> None:
+    while query.isActive and not done():
+        if stop.wait(0.1):
+            break
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    query.stop()
+
+
+def _newest(log: EpochLog) -> int:
+    ranges = log.ranges()
+    return ranges[-1].last if ranges else -1
+
+
+def _end_of_input() -> threading.Event:
+    """An event that is set when standard input ends."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one of the three processes until it is done or its standard input ends."""
+    parser = argparse.ArgumentParser(prog="python -m tidelock.spark.demo", allow_abbrev=False)
+    parser.add_argument("role", choices=("words", "counts", "check"))
+    for name in ("--words", "--counts", "--consumer", "--checkpoint"):
+        parser.add_argument(name)
+    for name in ("--epochs", "--rows", "--seed"):
+        parser.add_argument(name, type=int)
+    for name in ("--scratch", "--result"):
+        parser.add_argument(name, type=Path)
+    options = parser.parse_args(argv)
+    run = {"words": _run_words, "counts": _run_counts, "check": _run_check}[options.role]
+    run(options, _end_of_input())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
