@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pytest
-
 from tests.waiting import eventually
+
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import Fenced, LogCorrupt, LogNotFound, PipelineError, UnsupportedFormat
 from tidelock.log import EpochLog, LogWriter, Retention, WindowError, open_store
@@ -291,7 +291,7 @@ class LogStoreContract:
     # -- bad input
 
     def test_a_log_that_is_not_there(self, url: str) -> None:
-        with pytest.raises(LogNotFound, match="there is no epoch log at .* start the query that writes it"):
+        with pytest.raises(LogNotFound, match=r"there is no epoch log at .* start the query that writes it"):
             EpochLog.open(url)
 
     def test_epochs_that_are_not_there(self, log: EpochLog, writer: LogWriter) -> None:

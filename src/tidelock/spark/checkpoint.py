@@ -39,7 +39,7 @@ class BatchOffsets:
     def inputs(self, before: BatchOffsets | None) -> tuple[InputRange, ...]:
         """The epochs of input logs that this batch takes and the one before it did not."""
         old = before.sources if before else ()
-        taken = [log for log in self._logs if "epoch" in log and log not in old]
+        taken = [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
         return tuple(
             InputRange(
                 log["tidelock"],

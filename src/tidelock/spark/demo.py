@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
@@ -28,14 +28,11 @@ from tidelock.spark.reading import read_log
 from tidelock.spark.session import session
 from tidelock.spark.sink import write_log
 
-VOCABULARY = tuple(
-    (
-        "the moon tide sea rain storm harbour wind wave boat light night sun cloud shore sail "
-        "anchor fog gull salt reef bay coast current deep drift ebb flood foam gale ice island "
-        "kelp lagoon mast mist north oar ocean pearl pier port quay river rope sand shell ship "
-        "south spray star stone surf swell thunder trade voyage water west whale winter wreck "
-        "yacht zenith"
-    ).split()
+VOCABULARY = (
+    "the moon tide sea rain storm harbour wind wave boat light night sun cloud shore sail anchor fog gull salt "
+    "reef bay coast current deep drift ebb flood foam gale ice island kelp lagoon mast mist north oar ocean pearl "
+    "pier port quay river rope sand shell ship south spray star stone surf swell thunder trade voyage water west "
+    "whale winter wreck yacht zenith"
 )
 """The words of all tweets, the most frequent first."""
 
@@ -49,13 +46,13 @@ def tweets(numbers: DataFrame, seed: int) -> DataFrame:
     every other four choose a word: squaring their share of 65536 prefers the front of the vocabulary.
     """
     share = "conv(substr(digits, 4 * i - 3, 4), 16, 10) / 65536D"
-    word = f"vocabulary[int({len(VOCABULARY)} * share * share)]"
+    word = f"vocabulary[int({len(VOCABULARY.split())} * share * share)]"
     return (
         numbers.selectExpr(f"md5(concat_ws(':', {seed}, value)) AS digits")
         .selectExpr(
             "sequence(1, 1 + int(conv(substr(digits, 29, 4), 16, 10)) % 7) AS places",
             "digits",
-            f"split('{' '.join(VOCABULARY)}', ' ') AS vocabulary",
+            f"split('{VOCABULARY}', ' ') AS vocabulary",
         )
         .selectExpr(f"transform(places, i -> {share}) AS shares", "vocabulary")
         .selectExpr(f"array_join(transform(shares, share -> {word}), ' ') AS text")
@@ -178,7 +175,7 @@ def _session(options: argparse.Namespace) -> SparkSession:
             # A killed JVM cannot clean up: keep what it leaves behind in one place.
             "spark.local.dir": scratch,
             "spark.sql.warehouse.dir": scratch,
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,8 +1,9 @@
 """`spark.readStream.format("tidelock")`: an epoch log as a source whose batches end exactly on epochs.
 
 Positions. Spark keeps for every batch the offset at which it ends; ``{..., "start": 4, "epoch": 7}`` is a batch
-of epochs 5 to 7. The start is part of it, so that the first batch of a query that began at `latest` reads the same
-epochs when it is run again.
+of epochs 5 to 7. A new query stands at a word, `earliest` or `latest`; its first batch makes that a number for
+good, also when there is nothing to read yet, and has the start with it, so that it reads the same when it is run
+again. (Spark runs a first batch in any case.)
 
 Cursors. Spark asks for the end of the next batch only after the previous one is in its commit log. The position
 that it gives with that question is therefore durable, and the cursor moves there, and nowhere else.
@@ -224,7 +225,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         key = start.get("epoch", start.get("start"))
         decision = self._rounds.decide(key, lambda: self._position(start), epochs)
         self._keep(decision.start)
-        if decision.end == decision.start:
+        if decision.end == decision.start and "epoch" in start:
             return start
         return self._offset(start=decision.start, epoch=decision.end)
 
@@ -234,7 +235,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The parts of the epochs of a batch."""
-        if start == end:
+        if end["start"] == end["epoch"]:
             return []
         self._check_same_log(end)
         return self._plan(list(self._log.manifests(Epoch(end["start"]), Epoch(end["epoch"]))))

@@ -1,8 +1,8 @@
 """The processes of the demo: each is one Spark driver, in a process group of its own.
 
 A group of its own means that a kill hits the Python process and its JVM at the same instant, as the loss of a
-machine would, and that Ctrl-C in the terminal reaches only us. The pipe to a child's standard input is its leash: a
-child stops when the pipe closes, so it does not outlive us however we end.
+machine would, and that Ctrl-C in the terminal reaches only us. The pipe to a child's standard input is its leash:
+a child stops when the pipe closes, so it does not outlive us however we end.
 """
 
 from __future__ import annotations

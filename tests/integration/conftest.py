@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.integration.streams import Place
+
+import tidelock
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests: local, with task retries, as users get it."""
+    session = tidelock.session(
+        "tidelock-tests",
+        master="local[2,4]",
+        settings={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "2g",
+        },
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Iterator[Place]:
+    """Directories for one test, and the queries that it started, which do not outlive it."""
+    made = Place(spark, tmp_path)
+    yield made
+    for query in spark.streams.active:
+        query.stop()
