@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
-
-import tidelock
 from tests.integration.streams import NOW, Place, failure, finish
 from tests.waiting import eventually
+
+import tidelock
 from tidelock.errors import PipelineError
 
 
@@ -91,7 +91,7 @@ def test_inputs_of_different_paces_never_part_while_everything_runs(place: Place
         assert query.exception() is None
     query = start()
     newest = min(done.values()) - 1
-    eventually(lambda: place.log("out").ranges()[-1].last == newest, f"epoch {newest} of both is there")
+    eventually(lambda: [r.last for r in place.log("out").ranges()][-1:] == [newest], f"epoch {newest} of both")
     query.stop()
     ends = offsets(place, "out")
     assert all(left == right for left, right in ends)

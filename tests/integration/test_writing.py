@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
-
-import tidelock
 from tests.integration.streams import NOW, Place, collect, failure, finish
 from tests.waiting import eventually
+
+import tidelock
 from tidelock.errors import PipelineError, SchemaMismatch
 from tidelock.log import EpochLog
 
@@ -53,6 +53,7 @@ def test_a_batch_that_is_run_again_is_published_once_and_keeps_its_state(place: 
     place.write(counted(place.read("words", consumer="c")), "counts", mode="update")
     before = place.rows("counts")
     (Path(place.checkpoint("counts")) / "commits" / "2").unlink()
+    place.log("words").move_cursor("c", 1)
     (Path(place.checkpoint("counts")) / "commits" / ".2.crc").unlink(missing_ok=True)
     more = feed_words(place, 2)
     place.write(place.input("words"), "words")
@@ -83,7 +84,7 @@ def test_what_the_users_code_raises_is_told_and_nothing_is_published(place: Plac
     place.feed("n", [[{"n": 1}], [{"n": 0}], [{"n": 2}]])
 
     @F.udf(IntegerType())
-    def divide(n: int) -> int:
+    def divide(n):
         return 10 // n
 
     told = failure(
@@ -107,7 +108,7 @@ def test_stopping_in_the_middle_of_a_batch_is_not_a_failure(place: Place) -> Non
     begun = place.home / "begun"
 
     @F.udf(IntegerType())
-    def wait(n: int) -> int:
+    def wait(n):
         import time
 
         begun.touch()
@@ -185,15 +186,13 @@ def test_the_users_settings_are_as_they_were(place: Place) -> None:
 
 def test_a_large_epoch_has_several_parts_and_is_read_in_parallel(place: Place) -> None:
     place.feed("n", [[{"n": 1}]])
-    grown = place.input("n").select(F.explode(F.sequence(F.lit(1), F.lit(6_000_000))).alias("n"))
+    grown = place.input("n").select(F.explode(F.expr("sequence(1L, 6000000L)")).alias("n"))
     place.write(grown, "log")
     log = place.log("log")
     assert len(log.manifest(log.ranges()[0]).parts) > 1
-    total = place.read("log").groupBy().agg(F.sum("n"), F.count("*"), F.countDistinct(F.spark_partition_id()))
     found = place.spark.read.format("tidelock").option("log", place.url("log")).load()
     assert found.agg(F.sum("n"), F.count("*")).collect()[0] == (18_000_003_000_000, 6_000_000)
     assert found.rdd.getNumPartitions() > 1
-    del total
 
 
 def test_a_retention_keeps_what_all_have_read(place: Place) -> None:

@@ -55,7 +55,7 @@ def _add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
         "counted exactly once",
     )
     demo.add_argument(
-        "--epochs", type=_at_least(3), default=20, metavar="N", help="how long it runs (default: 20)"
+        "--epochs", type=_at_least(5), default=20, metavar="N", help="how long it runs (default: 20)"
     )
     demo.add_argument(
         "--rows", type=_at_least(1), default=2000, metavar="N", help="tweets per epoch (default: 2000)"

@@ -74,7 +74,8 @@ class Checkpoint:
                 f"{self.location}: the offset log has version {version}, and Tidelock reads v1: leave "
                 "spark.sql.streaming.offsetLog.formatVersion at 1"
             )
-        ends = tuple(_parse(line) for line in sources if line != "-")
+        # A stream that stands twice in a plan is one source, but has two lines.
+        ends = tuple(_parse(line) for line in dict.fromkeys(sources) if line != "-")
         return BatchOffsets(json.loads(metadata)["batchWatermarkMs"], ends)
 
     def _text(self, name: str) -> str:

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
 from tidelock.spark.reading import read_log
+from tidelock.spark.schema import describe
 from tidelock.spark.session import session
 from tidelock.spark.sink import write_log
 
@@ -74,6 +75,15 @@ def count(stream: DataFrame) -> DataFrame:
 
 def write_words(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     """Start the query that writes the words of all tweets to the log ``words``, an epoch every second."""
+    return write_log(
+        _all_words(spark, options),
+        options.words,
+        checkpoint=options.checkpoint,
+        trigger={"processingTime": _EPOCH_EVERY},
+    )
+
+
+def _all_words(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     numbers = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", options.rows)
@@ -82,18 +92,17 @@ def write_words(spark: SparkSession, options: argparse.Namespace) -> StreamingQu
         .option("advanceMillisPerBatch", 1000)
         .load()
     )
-    return write_log(
-        words(tweets(numbers, options.seed)),
-        options.words,
-        checkpoint=options.checkpoint,
-        trigger={"processingTime": _EPOCH_EVERY},
-    )
+    return words(tweets(numbers, options.seed))
 
 
 def _run_words(options: argparse.Namespace, stop: threading.Event) -> None:
-    query = write_words(_session(options), options)
-    log = EpochLog.open(options.words)
-    _run_until(query, stop, lambda: _newest(log) >= options.epochs - 1)
+    spark = _session(options)
+    log = EpochLog.create(options.words, describe(_all_words(spark, options).schema))
+    # A slow machine starts the second process late; the kill is to come while this one still writes.
+    while log.cursor(options.consumer) is None:
+        if stop.wait(0.1):
+            return
+    _run_until(write_words(spark, options), stop, lambda: _newest(log) >= options.epochs - 1)
 
 
 # -- the second process: words to counts
@@ -162,24 +171,26 @@ def _run_check(options: argparse.Namespace, stop: threading.Event) -> None:
 
 
 def _session(options: argparse.Namespace) -> SparkSession:
-    scratch = str(options.scratch)
-    spark = session(
-        f"tidelock demo: {options.role}",
-        master="local[2,4]",
-        settings={
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": "2",
-            # A killed JVM cannot clean up: keep what it leaves behind in one place.
-            "spark.local.dir": scratch,
-            "spark.sql.warehouse.dir": scratch,
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        },
-    )
+    spark = session(f"tidelock demo: {options.role}", master="local[2,4]", settings=_settings(options.scratch))
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _settings(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Three JVMs share the machine for a minute: compiling well would cost more than it brings.
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir='{scratch}'",
+        # A killed JVM cannot clean up: what it leaves behind stays in one place.
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch),
+    }
 
 
 def _run_until(query: StreamingQuery, stop: threading.Event, done: Callable[[], bool]) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from tidelock.errors import BatchFailed
 
@@ -25,7 +25,7 @@ _INTERRUPTIONS = (
 
 @contextmanager
 def told_shortly(where: str) -> Iterator[None]:
-    """Translate what Py4J raises inside; ``where`` begins the message.
+    """Translate what Py4J and Spark raise inside; ``where`` begins the message.
 
     Raises:
         BatchFailed: Spark failed, or is being stopped.
@@ -33,13 +33,15 @@ def told_shortly(where: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise BatchFailed(_story(where, str(error), error.java_exception)) from None
+        raise BatchFailed(_story(where, str(error), error.java_exception.getMessage())) from None
+    except PySparkException as error:
+        raise BatchFailed(_story(where, str(error), str(error))) from None
     except Py4JError as error:
         raise BatchFailed(f"{where}: the connection to Spark broke: {str(error)[:500]}") from None
 
 
-def _story(where: str, text: str, failure: Any) -> str:
+def _story(where: str, text: str, message: str) -> str:
     interruption = next((name for name in _INTERRUPTIONS if name in text), None)
     if interruption is not None:
         return f"py4j.protocol.Py4JJavaError: An error occurred while calling Spark: {interruption}"
-    return f"{where}: org.apache.spark.SparkException: {failure.getMessage()}"
+    return f"{where}: org.apache.spark.SparkException: {message}"

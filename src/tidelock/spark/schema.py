@@ -9,6 +9,7 @@ see it, because Spark would take the column for a watermarked one that never adv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ def readable(described: Mapping[str, Any]) -> StructType:
     """The schema that a plain reader of a log sees."""
     if _mentions_udt(described):
         raise SchemaMismatch("this log has a column of a user-defined type, which is never read")
-    schema = StructType.fromJson(dict(described))
+    schema = _parse(described)
     plain = [StructField(f.name, f.dataType, f.nullable, _without_watermark(f.metadata)) for f in schema]
     return StructType(plain)
 
@@ -94,6 +95,8 @@ def select(schema: StructType, columns: Sequence[str], url: str) -> StructType:
     Raises:
         SchemaMismatch: one of the names is unknown.
     """
+    if not columns:
+        raise SchemaMismatch(f"{url}: no columns were asked for: leave `columns` out and select of the stream")
     missing = [name for name in columns if name not in schema.names]
     if missing:
         raise SchemaMismatch(
@@ -110,12 +113,18 @@ def _changed(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _parse(described: Mapping[str, Any]) -> StructType:
+    return StructType.fromJson(deepcopy(dict(described)))  # Spark changes what it parses, where collations are
+
+
 def _types(schema: StructType) -> dict[str, str]:
-    plain = StructType.fromJson(_nullable(schema.jsonValue()))
+    plain = _parse(_nullable(schema.jsonValue()))
     return {field.name: field.dataType.simpleString() for field in plain}
 
 
 def _check_storable(schema: StructType) -> None:
+    if not schema.names:
+        raise SchemaMismatch("there are no columns to store: rows need at least one to be counted by")
     problems = []
     names = [name.lower() for name in schema.names]
     for field in schema:

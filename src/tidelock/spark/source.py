@@ -119,7 +119,7 @@ class _Columns:
         if batch.schema.equals(self.schema):
             return batch
         columns = [self._column(batch, field, covers) for field in self.schema]
-        return _batch(columns, batch.num_rows, self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, covers: EpochRange) -> pa.Array:
         if field.name == self.options.epoch_column:
@@ -136,13 +136,7 @@ class _Columns:
             else pa.nulls(1, field.type)
             for field in self.schema
         ]
-        return _batch(columns, 1, self.schema)
-
-
-def _batch(columns: list[pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    if columns:
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 class _LogReading:

@@ -88,5 +88,6 @@ class View:
     goal: int
     queries: Sequence[QueryView]
     kept: Sequence[EpochRange] = ()
+    finished: int = BEFORE_FIRST
     seconds: float = 0.0
     events: list[Event] = field(default_factory=list)

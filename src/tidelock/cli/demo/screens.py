@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tidelock.cli.demo.progress import Event, QueryView, State, View
 from tidelock.cli.demo.story import Screen
+from tidelock.epochs import BEFORE_FIRST, EpochRange
 
 _STYLES = {
     State.STARTING: "yellow",
@@ -69,19 +70,20 @@ class LineScreen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._last: tuple[float, list[int]] = (0.0, [])
+        self._told = 0.0
+        self._epochs: list[int] = []
 
     def show(self, view: View) -> None:
-        """Print how far the queries are, if they have moved and it is time."""
-        seconds, epochs = self._last
-        now = [query.epochs for query in view.queries]
-        if now != epochs and view.seconds - seconds >= _LINE_EVERY:
-            self._last = (view.seconds, now)
+        """Print how far the queries are, if they have moved and nothing was told for a while."""
+        epochs = [query.epochs for query in view.queries]
+        if any(epochs) and epochs != self._epochs and view.seconds - self._told >= _LINE_EVERY:
+            self._epochs = epochs
             done = ", ".join(f"{query.name} {query.epochs}" for query in view.queries)
-            self.tell(Event(view.seconds, f"  epochs done: {done}, of {view.goal}"))
+            self.tell(Event(view.seconds, f"epochs done: {done}, of {view.goal}"))
 
     def tell(self, event: Event) -> None:
         """Print the event."""
+        self._told = event.seconds
         self._console.print(Text(str(event)), soft_wrap=True)
 
 
@@ -102,22 +104,22 @@ class LiveScreen:
 def drawing(view: View) -> RenderableType:
     """What a terminal shows of the demo at one moment."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, side in _COLUMNS:
-        table.add_column(name, justify=side, no_wrap=True)
+    for name, side, width in _COLUMNS:
+        table.add_column(name, justify=side, min_width=width, no_wrap=True)
     for query in view.queries:
         table.add_row(*_cells(query, view.goal))
     events = [Text(f" {event}", style="dim" if event is not view.events[-1] else "") for event in view.events]
     return Group(table, Text(f" {_kept(view)}", style="cyan"), Text(), *events)
 
 
-_COLUMNS: Sequence[tuple[str, Any]] = (
-    (" query", "left"),
-    ("process", "right"),
-    ("state", "left"),
-    ("progress", "left"),
-    ("epochs", "right"),
-    ("rows written", "right"),
-    ("behind", "right"),
+_COLUMNS: Sequence[tuple[str, Any, int]] = (  # the widths keep the table from jumping
+    (" query", "left", 16),
+    ("process", "right", 7),
+    ("state", "left", 10),
+    ("progress", "left", 20),
+    ("epochs", "right", 6),
+    ("rows out", "right", 9),
+    ("behind", "right", 9),
 )
 
 
@@ -133,11 +135,10 @@ def _cells(query: QueryView, goal: int) -> Iterator[RenderableType]:
 
 def _kept(view: View) -> str:
     if not view.kept:
-        return "the log between them is empty yet"
-    first, last = view.kept[0].first, view.kept[-1].last
-    return (
-        f"the log between them keeps epochs {first} to {last}: nothing that word count may still need is dropped"
-    )
+        return "the log between them is still empty"
+    held = EpochRange(view.kept[0].first, view.kept[-1].last)
+    done = "no epoch yet" if view.finished == BEFORE_FIRST else f"epoch {view.finished}"
+    return f"the log between them holds epochs {held}; its consumer has finished {done}"
 
 
 # -- in the end
@@ -167,7 +168,7 @@ def _top(result: dict[str, Any]) -> list[tuple[str, int, int]]:
 
 
 def _rest(result: dict[str, Any]) -> str:
-    return f"and {max(0, len(result['counts']) - _TOP_WORDS)} more words, all equal"
+    return f"and {max(0, len(result['counts']) - _TOP_WORDS)} more, all equal"
 
 
 def _comparison(rows: Sequence[tuple[str, int | None, int | None]]) -> Table:

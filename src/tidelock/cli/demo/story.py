@@ -51,6 +51,7 @@ class Story:
         self._screen = screen
         self._began = time.monotonic()
         self._children: list[Child] = []
+        self._producer: Child
         self._logs = {name: LogWatch(self._url(name)) for name in ("words", "counts")}
         self._words = QueryView("tweets to words")
         self._counts = QueryView("word count")
@@ -63,11 +64,11 @@ class Story:
             ChildFailed: a process died that nobody had killed, or nothing moves any more.
         """
         try:
-            producer, victim = self._start()
-            self._wait(lambda: self._counts.epochs * 3 >= self._settings.epochs, producer, victim)
-            killed = self._kill(victim, producer)
-            successor, recovered = self._restart(producer, killed)
-            self._finish(producer, successor)
+            victim = self._start()
+            self._wait(lambda: self._counts.epochs * 3 >= self._settings.epochs, victim)
+            killed = self._kill(victim)
+            successor, recovered = self._restart(killed)
+            self._finish(successor)
             proof = self._prove()
         finally:
             for child in self._children:
@@ -77,7 +78,7 @@ class Story:
             **proof,
             "seed": self._settings.seed,
             "seconds": round(self._now(), 1),
-            "producer": {"pid": producer.pid},
+            "producer": {"pid": self._producer.pid},
             "killed": killed,
             "recovered": recovered,
             "events": [asdict(event) for event in self._view.events],
@@ -85,44 +86,44 @@ class Story:
 
     # -- the acts
 
-    def _start(self) -> tuple[Child, Child]:
-        producer, victim = self._start_words(), self._start_counts()
-        self._tell(f"started {self._words.name} (pid {producer.pid}): an epoch every second")
-        self._tell(f"started {self._counts.name} (pid {victim.pid}): it reads what the first one writes")
-        self._wait(lambda: self._words.epochs > 0, producer, victim)
+    def _start(self) -> Child:
+        self._producer = self._spawn("words", self._words.name)
+        self._words.pid = self._producer.pid
+        self._tell(f"started {self._words.name} (pid {self._words.pid}), to write an epoch every second")
+        victim = self._start_counts()
+        self._tell(f"started {self._counts.name} (pid {victim.pid}), to read them")
+        self._wait(lambda: self._words.epochs > 0, victim)
         self._words.state = State.RUNNING
         self._tell(f"{self._words.name} has published its first epoch")
-        self._wait(lambda: self._counts.epochs > 0, producer, victim)
+        self._wait(lambda: self._counts.epochs > 0, victim)
         self._counts.state = State.RUNNING
         self._tell(f"{self._counts.name} has counted its first epoch")
-        return producer, victim
+        return victim
 
-    def _kill(self, victim: Child, producer: Child) -> dict[str, Any]:
+    def _kill(self, victim: Child) -> dict[str, Any]:
         at = self._now()
         victim.kill()
         self._look()
         self._counts.state = State.KILLED
         epoch = self._logs["counts"].newest
-        self._tell(f"killed {self._counts.name} (pid {victim.pid}, SIGKILL) at epoch {epoch}")
+        self._tell(f"killed {self._counts.name} (pid {victim.pid}, SIGKILL) after epoch {epoch}")
         before = self._words.epochs
-        self._wait(lambda: self._words.epochs >= before + 2 or producer.finished(), producer)
-        return {"pid": victim.pid, "exit_code": victim.exit_code, "epoch": epoch, "seconds": at}
+        self._wait(lambda: self._words.epochs >= before + 2 or self._words.state is State.DONE)
+        return {"pid": victim.pid, "exit_code": victim.exit_code, "epoch": epoch, "at": round(at, 1)}
 
-    def _restart(self, producer: Child, killed: dict[str, Any]) -> tuple[Child, dict[str, Any]]:
+    def _restart(self, killed: dict[str, Any]) -> tuple[Child, dict[str, Any]]:
         successor = self._start_counts()
         self._counts.state = State.RESTARTING
         self._tell(f"started {self._counts.name} again (pid {successor.pid}) on the same checkpoint")
-        self._wait(lambda: self._logs["counts"].newest > killed["epoch"], producer, successor)
+        self._wait(lambda: self._logs["counts"].newest > killed["epoch"], successor)
         self._counts.state = State.RUNNING
-        epoch, down = killed["epoch"] + 1, self._now() - killed["seconds"]
-        missed = self._logs["words"].newest - killed["epoch"]
-        self._tell(f"it goes on from epoch {epoch}, {down:.1f} s after the kill; {missed} epochs waited")
-        return successor, {"pid": successor.pid, "epoch": epoch, "seconds": round(down, 1)}
+        epoch, down = killed["epoch"] + 1, self._now() - killed["at"]
+        waited = self._logs["words"].newest - killed["epoch"]
+        self._tell(f"it goes on from epoch {epoch}, {down:.1f} s after the kill; {waited} epochs had waited")
+        return successor, {"pid": successor.pid, "epoch": epoch, "seconds": round(down, 1), "waited": waited}
 
-    def _finish(self, producer: Child, successor: Child) -> None:
-        self._wait(producer.finished, successor)
-        self._words.state = State.DONE
-        self._tell(f"{self._words.name} has finished: {self._words.epochs} epochs are published")
+    def _finish(self, successor: Child) -> None:
+        self._wait(lambda: self._words.state is State.DONE, successor)
         last = self._logs["words"].newest
         self._wait(lambda: self._logs["words"].cursor >= last, successor)
         successor.stop()
@@ -133,25 +134,21 @@ class Story:
         result = self._settings.home / "proof.json"
         self._tell("computing the same counts as one batch, to compare")
         child = self._spawn("check", "the check", "--result", str(result))
-        self._wait(child.finished, child)
+        self._wait(child.finished)
         proof: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return proof
 
     # -- the processes
 
-    def _start_words(self) -> Child:
-        child = self._spawn("words", self._words.name)
-        self._words.pid = child.pid
-        return child
-
     def _start_counts(self) -> Child:
-        child = self._spawn("counts", self._counts.name, "--consumer", _CONSUMER)
+        child = self._spawn("counts", self._counts.name)
         self._counts.pid = child.pid
         return child
 
     def _spawn(self, role: str, name: str, *more: str) -> Child:
         home, settings = self._settings.home, self._settings
         arguments = [role, "--words", self._url("words"), "--counts", self._url("counts")]
+        arguments += ["--consumer", _CONSUMER]
         arguments += ["--checkpoint", str(home / "checkpoints" / role), "--scratch", str(home / "scratch")]
         arguments += ["--epochs", str(settings.epochs), "--rows", str(settings.rows)]
         arguments += [f"--seed={settings.seed}"]
@@ -165,28 +162,31 @@ class Story:
     # -- looking and telling
 
     def _wait(self, reached: Callable[[], bool], *alive: Child) -> None:
-        """Look again and again until the condition holds, as long as these processes are well."""
+        """Look again and again until the condition holds, as long as the processes are well."""
         seen, since = self._look(), time.monotonic()
         while not reached():
             for child in alive:
                 child.finished()
             if time.monotonic() - since > _PATIENCE:
-                raise ChildFailed(
-                    f"no new epoch for {_PATIENCE:.0f} s; the processes' own words are in {self._settings.home}"
-                )
+                raise ChildFailed(f"no new epoch for {_PATIENCE:.0f} s; see the logs in {self._settings.home}")
             time.sleep(_LOOK_EVERY)
             now = self._look()
             if now != seen:
                 seen, since = now, time.monotonic()
 
     def _look(self) -> tuple[int, ...]:
+        ended = self._producer.finished()  # asked first, so that what it published last is seen
         words, counts = self._logs["words"], self._logs["counts"]
         for log in (words, counts):
             log.look()
         self._words.epochs, self._words.rows = words.newest + 1, words.rows
         self._counts.epochs, self._counts.rows = counts.newest + 1, counts.rows
         self._counts.lag = None if words.newest == BEFORE_FIRST else words.newest - counts.newest
-        self._view.kept, self._view.seconds = words.kept, self._now()
+        self._view.kept, self._view.finished = words.kept, words.cursor
+        self._view.seconds = self._now()
+        if ended and self._words.state is State.RUNNING:
+            self._words.state = State.DONE
+            self._tell(f"{self._words.name} has published all its {self._words.epochs} epochs and ended")
         self._screen.show(self._view)
         return words.newest, words.cursor, counts.newest
 

@@ -1,0 +1,135 @@
+"""Cutting a query in two does not change which records are late, nor when a window is done.
+
+Every test computes the same thing twice over the same epochs: as one plain Spark query, and cut by logs into
+several. The results are compared epoch by epoch. Both run without empty batches, as everything that writes a log.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from tests.integration.streams import Place, collect
+
+import tidelock
+
+ZERO = datetime(2024, 1, 1, tzinfo=UTC)
+EPOCHS = 12
+
+
+def events(seed: int, epochs: int = EPOCHS) -> list[list[dict[str, Any]]]:
+    """Epochs of 20 seconds each whose events are up to a minute late; the last one opens all windows."""
+    rng = random.Random(seed)
+    made = []
+    for epoch in range(epochs):
+        seconds = [epoch * 20 + 20 * rng.random() - rng.choice([0, 0, 0, 30, 60]) for _ in range(12)]
+        made.append(
+            [{"ts": ZERO + timedelta(seconds=s), "k": rng.randint(0, 3), "v": i} for i, s in enumerate(seconds)]
+        )
+    return made
+
+
+@pytest.fixture
+def fed(place: Place) -> Place:
+    place.feed("events", events(1))
+    place.feed("others", events(2))
+    return place
+
+
+def marked(stream: DataFrame) -> DataFrame:
+    return stream.withWatermark("ts", "15 seconds")
+
+
+def one_query(place: Place, stream: DataFrame) -> dict[int, list[tuple[Any, ...]]]:
+    place.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    try:
+        return collect(stream, place.checkpoint("one"))
+    finally:
+        place.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+
+
+def windows(stream: DataFrame) -> DataFrame:
+    return stream.groupBy(F.window("ts", "30 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v").alias("v"))
+
+
+def totals(stream: DataFrame) -> DataFrame:
+    """Windows of windows: a second stateful operator on the first one's event time."""
+    return stream.groupBy(F.window("window", "60 seconds")).agg(F.sum("n").alias("n"), F.count("*").alias("c"))
+
+
+def distinct(stream: DataFrame) -> DataFrame:
+    return stream.withColumn("at", F.col("ts")).dropDuplicatesWithinWatermark(["k"]).select("ts", "k")
+
+
+STEPS = {
+    "windows": [marked, windows],
+    "windows after a filter that drops what drives the watermark": [marked, lambda s: windows(s.where("v < 6"))],
+    "a filter above the cut": [lambda s: marked(s).where("v % 5 != 0"), windows],
+    "windows of windows, cut twice": [marked, windows, totals],
+    "distinct within the watermark": [marked, distinct],
+    "a stateless step between": [marked, lambda s: s.select("k", "v", "ts", (F.col("v") * 2).alias("w")), windows],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_chain_gives_the_same_at_every_epoch_when_it_is_cut(fed: Place, name: str) -> None:
+    steps = STEPS[name]
+    whole = fed.input("events")
+    for step in steps:
+        whole = step(whole)
+    expected = one_query(fed, whole)
+    fed.write(steps[0](fed.input("events")), "log0")
+    for number, step in enumerate(steps[1:], 1):
+        fed.write(step(fed.read(f"log{number - 1}", consumer="next")), f"log{number}")
+    last = f"log{len(steps) - 1}"
+    assert any(expected.values()), "the test is about results"
+    assert fed.rows(last) == expected
+
+
+def joined(left: DataFrame, right: DataFrame) -> DataFrame:
+    near = "l.k = r.k and r.ts between l.ts - interval 10 seconds and l.ts + interval 20 seconds"
+    both = left.alias("l").join(right.alias("r"), F.expr(near), "leftOuter")
+    return both.select(F.col("l.ts").alias("ts"), F.col("l.k").alias("k"), F.col("r.v").alias("v"))
+
+
+def test_a_join_and_what_follows_it_give_the_same_at_every_epoch(fed: Place) -> None:
+    """An outer join holds rows back: the watermark that leaves it is older than the one that drives it."""
+    expected = one_query(fed, windows(joined(marked(fed.input("events")), marked(fed.input("others")))))
+    fed.write(marked(fed.input("events")), "left")
+    fed.write(marked(fed.input("others")), "right")
+    urls = [fed.url("left"), fed.url("right")]
+    fed.write(joined(*tidelock.read_logs(fed.spark, urls, consumer="join")), "joined")
+    fed.write(windows(fed.read("joined", consumer="windows")), "out")
+    log = fed.log("joined")
+    last = log.manifest(log.ranges()[-1]).watermark
+    assert last is not None
+    assert last.after < fed.log("left").manifest(fed.log("left").ranges()[-1]).watermark.after
+    assert any(expected.values())
+    assert fed.rows("out") == expected
+
+
+def test_the_watermark_is_the_same_at_the_same_epoch_and_after_a_restart(fed: Place) -> None:
+    fed.write(marked(fed.input("events")), "up")
+    fed.write(windows(fed.read("up", consumer="c")), "down")
+    fed.feed(
+        "events", [[{**row, "ts": row["ts"] + timedelta(seconds=20 * EPOCHS)} for row in e] for e in events(3, 3)]
+    )
+    fed.write(marked(fed.input("events")), "up")
+    fed.write(windows(fed.read("up", consumer="c")), "down")
+    up, down = fed.log("up"), fed.log("down")
+    for covers in down.ranges()[-3:]:
+        ours, theirs = down.manifest(covers).watermark, up.manifest(covers).watermark
+        assert (ours.before, ours.after) == (theirs.before, theirs.after)
+    assert down.manifest(down.ranges()[-1]).watermark.before > 0
+
+
+def test_a_plain_reader_sees_no_marker_and_no_watermark(fed: Place) -> None:
+    fed.write(marked(fed.input("events")), "up")
+    plain = fed.spark.readStream.format("tidelock").option("log", fed.url("up")).load()
+    assert plain.columns == ["ts", "k", "v"]
+    assert all(not field.metadata for field in plain.schema)
+    assert [len(rows) for rows in collect(plain, fed.checkpoint("c")).values()] == [12] * EPOCHS
