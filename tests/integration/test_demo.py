@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import eventually
 from tidelock import EpochLog
 from tidelock.spark.demo import VOCABULARY
 
@@ -35,13 +35,6 @@ def _command_line(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def wait_until_gone(home: Path, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while alive(home):
-        assert time.monotonic() < deadline, f"still alive: {alive(home)}"
-        time.sleep(0.1)
 
 
 def expected_counts(tweets: int) -> Counter[str]:
@@ -102,12 +95,8 @@ def test_every_epoch_stands_in_the_log_once_and_in_order(finished: tuple[Path, d
 def test_no_process_outlives_the_demo(tmp_path: Path, number: int, code: int) -> None:
     home = tmp_path / "home"
     demo = subprocess.Popen(command(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while len(alive(home)) < 4:  # the demo, two drivers, and a JVM
-        assert time.monotonic() < deadline
-        assert demo.poll() is None
-        time.sleep(0.05)
+    eventually(lambda: len(alive(home)) >= 4, "the demo, two drivers and a JVM are there")
     os.kill(demo.pid, number)
     demo.communicate(timeout=60)
     assert demo.returncode == code
-    wait_until_gone(home, 120)
+    eventually(lambda: not alive(home), "all processes of the demo are gone")

@@ -95,8 +95,7 @@ def _all_words(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     return words(tweets(numbers, options.seed))
 
 
-def _run_words(options: argparse.Namespace, stop: threading.Event) -> None:
-    spark = _session(options)
+def _run_words(spark: SparkSession, options: argparse.Namespace, stop: threading.Event) -> None:
     log = EpochLog.create(options.words, describe(_all_words(spark, options).schema))
     # A slow machine starts the second process late; the kill is to come while this one still writes.
     while log.cursor(options.consumer) is None:
@@ -120,8 +119,7 @@ def write_counts(spark: SparkSession, options: argparse.Namespace) -> StreamingQ
     )
 
 
-def _run_counts(options: argparse.Namespace, stop: threading.Event) -> None:
-    spark = _session(options)
+def _run_counts(spark: SparkSession, options: argparse.Namespace, stop: threading.Event) -> None:
     while not _exists(options.words):
         if stop.wait(0.1):
             return
@@ -162,9 +160,9 @@ def _tweets_taken(words_log: EpochLog) -> int:
     return int(newest.offsets["sources"][0]["offset"])
 
 
-def _run_check(options: argparse.Namespace, stop: threading.Event) -> None:
+def _run_check(spark: SparkSession, options: argparse.Namespace, stop: threading.Event) -> None:
     del stop  # a batch of a few seconds
-    options.result.write_text(json.dumps(check(_session(options), options)), encoding="utf-8")
+    options.result.write_text(json.dumps(check(spark, options)), encoding="utf-8")
 
 
 # -- what all three share
@@ -174,6 +172,14 @@ def _session(options: argparse.Namespace) -> SparkSession:
     spark = session(f"tidelock demo: {options.role}", master="local[2,4]", settings=_settings(options.scratch))
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _end(spark: SparkSession) -> None:
+    """Stop Spark and wait for its JVM, which would otherwise outlive this process for a moment."""
+    jvm: Any = spark.sparkContext._gateway
+    spark.stop()
+    jvm.proc.stdin.close()
+    jvm.proc.wait()
 
 
 def _settings(scratch: Path) -> dict[str, str]:
@@ -233,7 +239,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(name, type=Path)
     options = parser.parse_args(argv)
     run = {"words": _run_words, "counts": _run_counts, "check": _run_check}[options.role]
-    run(options, _end_of_input())
+    stop, spark = _end_of_input(), _session(options)
+    try:
+        run(spark, options, stop)
+    finally:
+        _end(spark)
     return 0
 
 

@@ -89,6 +89,11 @@ def check_selection(wanted: StructType, described: Mapping[str, Any], url: str) 
         )
 
 
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions take it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def select(schema: StructType, columns: Sequence[str], url: str) -> StructType:
     """The fields of ``schema`` with these names, in the order of the names.
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelock.epochs import Epoch, EpochRange
@@ -34,6 +35,7 @@ from tidelock.spark.schema import (
     check_fits,
     describe,
     event_time_columns,
+    quoted,
     readable,
 )
 from tidelock.spark.watermark import after_batch
@@ -171,7 +173,9 @@ class LogSink:
 
     def _write_parts(self, rows: DataFrame, last: Epoch) -> tuple[Part, ...]:
         write = _part_writer(self._log.url, self._writer.part_prefix(last), arrow_schema(self._schema))
-        ordered = rows.select([f"`{name}`" for name in self._schema.names])
+        # Plain names, because `mapInArrow` looks columns up by name and stumbles over dots and ticks.
+        names = self._schema.names
+        ordered = rows.select([F.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(names)])
         described = "file string, rows long, bytes long, crc32 long"
         written = ordered.mapInArrow(write, described).collect()
         return tuple(Part(**row.asDict()) for row in written)
@@ -190,7 +194,7 @@ def _part_writer(
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = open_store(url)
-        fitting = (batch.cast(schema) for batch in batches if batch.num_rows)
+        fitting = (_fitted(batch, schema) for batch in batches if batch.num_rows)
         for first in fitting:
             name = f"{prefix}{uuid.uuid4().hex}.arrow"
             content = _until_full(first, fitting)
@@ -198,6 +202,15 @@ def _part_writer(
             yield pa.RecordBatch.from_pylist([vars(part)])
 
     return write
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the log's types: the same values, under another time zone's name or nullability."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _until_full(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
-from tidelock.spark.schema import WATERMARK_DELAY
+from tidelock.spark.schema import WATERMARK_DELAY, quoted
 
 MARKER = "__tidelock_watermark"
 """The column of the marker rows; it never leaves `restore`."""
@@ -71,13 +72,12 @@ def restore(stream: DataFrame, columns: Mapping[str, int]) -> DataFrame:
     """The stream of a log read with the marker column, with the watermark of its writer."""
     barrier = F.spark_partition_id() >= 0  # always true, and not deterministic in Spark's terms
     marked = stream.withWatermark(MARKER, "0 seconds").where(F.col(MARKER).isNull() & barrier)
-    metadata = {field.name: field.metadata for field in stream.schema}
-    return marked.select(
-        [
-            F.col(f"`{name}`").alias(name, metadata={**metadata[name], WATERMARK_DELAY: columns[name]})
-            if name in columns
-            else F.col(f"`{name}`")
-            for name in stream.columns
-            if name != MARKER
-        ]
-    )
+    fields = [field for field in stream.schema if field.name != MARKER]
+    return marked.select([_with_delay(field, columns.get(field.name)) for field in fields])
+
+
+def _with_delay(field: StructField, delay_ms: int | None) -> Column:
+    column = F.col(quoted(field.name))
+    if delay_ms is None:
+        return column
+    return column.alias(field.name, metadata={**field.metadata, WATERMARK_DELAY: delay_ms})
