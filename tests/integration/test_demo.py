@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.waiting import eventually
+
 from tidelock import EpochLog
 from tidelock.spark.demo import VOCABULARY
 

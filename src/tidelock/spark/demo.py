@@ -193,7 +193,8 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir='{scratch}'",
-        # A killed JVM cannot clean up: what it leaves behind stays in one place.
+        # A killed JVM cannot clean up: what it leaves behind stays in one place. A socket's path must be short.
+        "spark.python.unix.domain.socket.enabled": "false",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch),
     }

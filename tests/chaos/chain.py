@@ -1,0 +1,51 @@
+"""The victim: a chain of two queries in one process, to be killed. Started by `test_kills.py`, never by hand.
+
+    python chain.py HOME     reads commands from its standard input: `run EPOCH`, and says `done EPOCH`
+
+The head takes one input file per epoch and writes the log `events`; the follower counts words with Spark's own
+state and writes the log `counts`. Both are started at once and go on for ever; `done` is said when the follower's
+log has reached the epoch that was asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tidelock
+from tests.waiting import eventually
+
+
+def main(home: Path) -> None:
+    spark = tidelock.session(
+        "chain",
+        master="local[2,4]",
+        settings={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    source = spark.readStream.schema("word string, n long").option("maxFilesPerTrigger", 1)
+    events = source.parquet(str(home / "input"))
+    head = tidelock.write_log(events, f"file:{home}/events", checkpoint=f"{home}/checkpoints/events")
+    words = tidelock.read_log(spark, f"file:{home}/events", consumer="counts")
+    sums = words.groupBy("word").sum("n").withColumnRenamed("sum(n)", "n")
+    counts = f"file:{home}/counts"
+    follower = tidelock.write_log(sums, counts, checkpoint=f"{home}/checkpoints/counts", mode="update")
+    print("started", flush=True)
+    for line in sys.stdin:
+        wanted = int(line)
+        log = tidelock.EpochLog.open(counts)
+        eventually(
+            lambda: [r.last for r in log.ranges()][-1:] >= [wanted] or not (head.isActive and follower.isActive),  # noqa: B023
+            f"epoch {wanted}",
+            patience=120,
+        )
+        failed = head.exception() or follower.exception()
+        print(f"failed {failed}".replace("\n", " ") if failed else f"done {wanted}", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
