@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import tidelock
 from tests.waiting import eventually
+
+import tidelock
 
 
 def main(home: Path) -> None:

@@ -20,8 +20,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from tests.waiting import eventually
+
 from tidelock.epochs import Epoch
 from tidelock.log import EpochLog
 

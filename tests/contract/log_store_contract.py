@@ -43,10 +43,10 @@ def write_part(writer: LogWriter, epochs: EpochRange, numbers: list[int]) -> Par
     return open_store(writer.log.url).write_part(name, write)
 
 
-def publish(writer: LogWriter, epochs: EpochRange, numbers: list[int], origin: str = "q") -> bool:
+def publish(writer: LogWriter, epochs: EpochRange, numbers: list[int], query: str = "q") -> bool:
     part = write_part(writer, epochs, numbers)
-    origin = f"{origin}/{epochs}"
-    return writer.publish(Manifest(writer.log.header.id, epochs, SCHEMA, (part,), origin=origin))
+    manifest = Manifest(writer.log.header.id, epochs, SCHEMA, (part,), query=query, batch=epochs.last)
+    return writer.publish(manifest)
 
 
 def rows(log: EpochLog) -> dict[int, list[int]]:
@@ -68,7 +68,7 @@ def take_over_and_publish(url: str, start: multiprocessing.synchronize.Event, do
     writer = EpochLog.open(url).take_over(f"process {os.getpid()}")
     start.wait()
     try:
-        done.put(("published", publish(writer, covers(0), [os.getpid()], origin=str(os.getpid()))))
+        done.put(("published", publish(writer, covers(0), [os.getpid()], query=str(os.getpid()))))
     except Fenced:
         done.put(("fenced", False))
 
@@ -137,13 +137,13 @@ class LogStoreContract:
         assert rows(EpochLog.open(log.url)) == {0: [1, 2], 3: [3]}
 
     def test_an_empty_entry_is_an_entry(self, log: EpochLog, writer: LogWriter) -> None:
-        writer.publish(Manifest(log.header.id, covers(0), SCHEMA, (), origin="q/0"))
+        writer.publish(Manifest(log.header.id, covers(0), SCHEMA, (), query="q"))
         assert rows(log) == {0: []}
 
     def test_a_manifest_comes_back_as_it_was(self, log: EpochLog, writer: LogWriter) -> None:
         publish(writer, covers(0), [1, 2, 3])
         manifest = log.manifest(covers(0))
-        assert (manifest.rows, manifest.origin, manifest.schema) == (3, "q/0", SCHEMA)
+        assert (manifest.rows, manifest.query, manifest.batch, manifest.schema) == (3, "q", 0, SCHEMA)
         assert manifest.size == sum(part.bytes for part in manifest.parts) > 0
         assert manifest.published_at > 0
 
@@ -161,7 +161,7 @@ class LogStoreContract:
     def test_other_work_and_gaps_are_refused_and_change_nothing(self, log: EpochLog, writer: LogWriter) -> None:
         publish(writer, covers(0), [1])
         with pytest.raises(WindowError, match="other work"):
-            publish(writer, covers(0), [2], origin="another query")
+            publish(writer, covers(0), [2], query="another query")
         with pytest.raises(WindowError, match="cannot follow"):
             publish(writer, covers(2), [2])
         assert rows(log) == {0: [1]}
@@ -261,7 +261,7 @@ class LogStoreContract:
         for n in range(4):
             publish(writer, covers(n), [n])
         assert [e.covers.last for e in writer.rewind(Epoch(1))] == [2, 3]
-        assert publish(writer, covers(2), [22], origin="after the rewind")
+        assert publish(writer, covers(2), [22], query="after the rewind")
         assert rows(log) == {0: [0], 1: [1], 2: [22]}
 
     def test_a_rewind_behind_a_consumer_is_refused(self, log: EpochLog, writer: LogWriter) -> None:

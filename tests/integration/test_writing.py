@@ -136,6 +136,20 @@ def test_a_new_checkpoint_on_a_used_log_is_refused(place: Place) -> None:
     assert list(place.rows("words")) == [0, 1]
 
 
+def test_a_new_checkpoint_is_refused_also_where_the_log_was_truncated(place: Place) -> None:
+    feed_words(place, 2)
+    place.write(place.input("words"), "words")
+    collect(place.read("words", consumer="c"), place.checkpoint("c"))
+    feed_words(place, 1)
+    place.write(place.input("words"), "words")
+    assert [r.last for r in place.log("words").ranges()] == [2]
+    shutil.rmtree(place.checkpoint("words"))
+    query = tidelock.write_log(
+        place.input("words"), place.url("words"), checkpoint=place.checkpoint("words"), trigger=NOW
+    )
+    assert "epochs 0 hold the result of other work already" in failure(query)
+
+
 def test_columns_that_do_not_fit_are_named_before_anything_starts(place: Place) -> None:
     place.feed("a", [[{"x": 1, "y": "one", "z": 2.0}]])
     place.write(place.input("a"), "log")

@@ -42,7 +42,7 @@ class Chain(RuleBasedStateMachine):
         # A batch that runs again covers what it covered before: Spark keeps its offsets.
         there = self.window.find(covers.first)
         covers = there.covers if there else covers
-        return Entry(covers, origin=f"batch of {covers}", published_at=self.now)
+        return Entry(covers, "q", covers.last, published_at=self.now)
 
     @rule()
     def commit(self) -> None:

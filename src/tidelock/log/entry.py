@@ -6,15 +6,16 @@ checksums), so that a log can be read with nothing but this description and an A
 
     {"format": 1, "log": "<id>", "covers": [5, 7], "schema": {...}, "rows": 10, "bytes": 1234,
      "parts": [{"file": "...", "rows": 10, "bytes": 1234, "crc32": 123}],
-     "inputs": [{"log": "<id>", "name": "words", "covers": [5, 7]}], "offsets": {...},
+     "inputs": [{"log": "<id>", "name": "words", "covers": [5, 7]}], "offsets": [...],
      "watermark": {"before": 0, "after": 1000, "columns": {"ts": 10000}} | null,
-     "origin": "<query id>/<batch>", "published_at": 1700000000.0}
+     "query": "<query id>", "batch": 7, "published_at": 1700000000.0}
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tidelock.epochs import Epoch, EpochRange
@@ -54,9 +55,10 @@ class Manifest:
     schema: Mapping[str, Any]
     parts: tuple[Part, ...]
     inputs: tuple[InputRange, ...] = ()
-    offsets: Mapping[str, Any] = field(default_factory=dict)
+    offsets: tuple[Mapping[str, Any], ...] = ()
     watermark: Watermark | None = None
-    origin: str = ""
+    query: str = ""
+    batch: int = 0
     published_at: float = 0.0
 
     @property
@@ -72,7 +74,8 @@ class Manifest:
     @property
     def entry(self) -> Entry:
         """The entry as the rules of the window see it."""
-        return Entry(self.covers, self.origin, self.inputs, self.published_at)
+        offsets = json.dumps(self.offsets, sort_keys=True)
+        return Entry(self.covers, self.query, self.batch, self.inputs, offsets, self.published_at)
 
     def encode(self) -> bytes:
         """The bytes that :meth:`decode` reads."""
@@ -92,7 +95,8 @@ class Manifest:
                 "inputs": [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in self.inputs],
                 "offsets": self.offsets,
                 "watermark": watermark,
-                "origin": self.origin,
+                "query": self.query,
+                "batch": self.batch,
                 "published_at": self.published_at,
             }
         )
@@ -115,9 +119,10 @@ class Manifest:
             schema=fields["schema"],
             parts=tuple(Part(**part) for part in fields["parts"]),
             inputs=tuple(InputRange(i["log"], i["name"], _range(i["covers"])) for i in fields["inputs"]),
-            offsets=fields["offsets"],
+            offsets=tuple(fields["offsets"]),
             watermark=fields["watermark"] and Watermark(**fields["watermark"]),
-            origin=fields["origin"],
+            query=fields["query"],
+            batch=fields["batch"],
             published_at=fields["published_at"],
         )
 

@@ -5,7 +5,7 @@ Layout of a log, all names sortable:
     log.json                          the header (a document)
     lease.json                        the newest writer's token and owner
     lock                              held while a manifest appears or goes
-    cursor/<consumer>.json            documents
+    cursor/, round/<consumer>.json    documents
     entries/<first>-<last>.json       manifests
     parts/<last>-<token>-<id>.arrow   parts
 

@@ -66,8 +66,8 @@ class EpochLog:
         data = store.get("log")
         if data is None:
             raise LogNotFound(
-                f"there is no epoch log at {url}: start the query that writes it first, or create it "
-                "with tidelock.create_log"
+                f"there is no epoch log at {url}: start the query that writes it first, or make it "
+                "with tidelock.EpochLog.create"
             )
         return cls(store, unseal(data, f"{url}: the log's header", _header))
 

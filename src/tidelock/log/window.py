@@ -48,22 +48,21 @@ class InputRange:
 class Entry:
     """What the rules need to know of a published entry.
 
-    ``origin`` names the work that made it (the query and its batch): the same work done again has the same
-    origin and the same inputs, and that is how a repeated publish is told from a conflicting one.
+    ``query`` and ``batch`` name the work that made it, ``inputs`` and ``offsets`` what it took in, from logs and
+    from other sources: the same work done again agrees in all of them, and that is how a repeated publish is told
+    from a conflicting one.
     """
 
     covers: EpochRange
-    origin: str = ""
+    query: str = ""
+    batch: int = 0
     inputs: tuple[InputRange, ...] = ()
+    offsets: str = ""
     published_at: float = 0.0
 
     def same_work(self, other: Entry) -> bool:
         """Whether both entries are the result of the same batch over the same input."""
-        return (self.covers, self.origin, self.inputs) == (
-            other.covers,
-            other.origin,
-            other.inputs,
-        )
+        return replace(self, published_at=other.published_at) == other
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,9 @@ class Window:
 
     def _check_same_work(self, entry: Entry) -> None:
         if entry.covers.last <= self.truncated_to:
-            return  # all consumers have finished these epochs: done again, they are still done
+            # All consumers have finished these epochs: done again by the same query, they are still done.
+            if not self.entries or self.entries[0].query == entry.query:
+                return
         there = self.find(entry.covers.last)
         if there is None or not there.same_work(entry):
             raise WindowError(

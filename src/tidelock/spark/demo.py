@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidelock.epochs import BEFORE_FIRST
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
 from tidelock.spark.reading import read_log
@@ -36,6 +37,8 @@ VOCABULARY = (
     "whale winter wreck yacht zenith"
 )
 """The words of all tweets, the most frequent first."""
+
+Counts = dict[str, int]
 
 _EPOCH_EVERY = "1 second"
 
@@ -137,32 +140,49 @@ def _exists(url: str) -> bool:
 # -- the third process: the proof
 
 
-def check(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:
-    """Compare the last count of every word with a batch over the tweets that the log ``words`` took in."""
-    tweeted = _tweets_taken(EpochLog.open(options.words))
-    numbers = spark.range(tweeted).withColumnRenamed("id", "value")
-    expected = count(words(tweets(numbers, options.seed))).withColumnRenamed("count", "expected")
-    changes = spark.read.format("tidelock").option("log", options.counts).option("epochColumn", "epoch").load()
-    found = changes.groupBy("word").agg(F.max_by("count", "epoch").alias("found"))
-    rows = expected.join(found, "word", "full").orderBy(F.desc("expected"), "word").collect()
+def check(expected: Counts, found: Counts) -> dict[str, Any]:
+    """What the counts are, and where they are not as expected."""
+    order = sorted(expected.keys() | found.keys(), key=lambda word: (-expected.get(word, 0), word))
     return {
-        "epochs": _newest(EpochLog.open(options.counts)) + 1,
-        "tweets": tweeted,
-        "total": sum(row["found"] or 0 for row in rows),
-        "counts": {row["word"]: row["found"] for row in rows if row["found"] is not None},
-        "differences": [row.asDict() for row in rows if row["expected"] != row["found"]],
+        "total": sum(found.values()),
+        "counts": {word: found[word] for word in order if word in found},
+        "differences": [
+            {"word": word, "expected": expected.get(word), "found": found.get(word)}
+            for word in order
+            if expected.get(word) != found.get(word)
+        ],
     }
 
 
-def _tweets_taken(words_log: EpochLog) -> int:
-    """How many tweets went into the log: its newest entry says where the source stood."""
-    newest = words_log.manifest(words_log.ranges()[-1])
-    return int(newest.offsets["sources"][0]["offset"])
+def count_in_one_batch(spark: SparkSession, tweeted: int, seed: int) -> Counts:
+    """The counts over the first ``tweeted`` tweets, without a stream and without a log."""
+    numbers = spark.range(tweeted).withColumnRenamed("id", "value")
+    return {row["word"]: row["count"] for row in count(words(tweets(numbers, seed))).collect()}
+
+
+def last_counts(spark: SparkSession, log: str) -> Counts:
+    """The count of every word in the newest epoch that changed it."""
+    changes = spark.read.format("tidelock").option("log", log).option("epochColumn", "epoch").load()
+    latest = changes.groupBy("word").agg(F.max_by("count", "epoch").alias("count"))
+    return {row["word"]: row["count"] for row in latest.collect()}
 
 
 def _run_check(spark: SparkSession, options: argparse.Namespace, stop: threading.Event) -> None:
-    del stop  # a batch of a few seconds
-    options.result.write_text(json.dumps(check(spark, options)), encoding="utf-8")
+    log = EpochLog.open(options.words)
+    newest, tweeted = _newest(log), _tweets_taken(log)
+    expected = count_in_one_batch(spark, tweeted, options.seed)
+    while log.cursors().get(options.consumer, BEFORE_FIRST) < newest:
+        if stop.wait(0.1):
+            return
+    proof = check(expected, last_counts(spark, options.counts))
+    epochs = _newest(EpochLog.open(options.counts)) + 1
+    options.result.write_text(json.dumps({"epochs": epochs, "tweets": tweeted, **proof}), encoding="utf-8")
+
+
+def _tweets_taken(log: EpochLog) -> int:
+    """How many tweets went into the log ``words``: its newest entry says where the source stood."""
+    newest = log.manifest(log.ranges()[-1])
+    return int(newest.offsets["sources"][0]["offset"])
 
 
 # -- what all three share

@@ -22,6 +22,10 @@ SETTINGS: Mapping[str, str] = {
 """What Tidelock wants of a session; none of it changes results."""
 
 
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""A driver whose executors are all on this machine has no business on its network."""
+
+
 def session(
     name: str = "tidelock", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -34,9 +38,6 @@ def session(
     """
     # Spark would start its workers with whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).config(map={**SETTINGS, **(settings or {})})
-    if master is not None:
-        builder = builder.master(master)
-    else:
-        builder = builder.master(SparkConf().get("spark.master") or "local[*,4]")
-    return builder.getOrCreate()
+    master = master or SparkConf().get("spark.master") or "local[*,4]"
+    given = {**SETTINGS, **(_LOOPBACK if master.startswith("local") else {}), **(settings or {})}
+    return SparkSession.builder.appName(name).master(master).config(map=given).getOrCreate()

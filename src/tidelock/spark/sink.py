@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from tidelock.log import EpochLog, LogWriter, Retention
 from tidelock.log.entry import Manifest, Part, Watermark
 from tidelock.log.parts import PART_BYTES, write_batches
 from tidelock.log.store import open_store
-from tidelock.log.window import Entry, InputRange
+from tidelock.log.window import InputRange
 from tidelock.spark.checkpoint import BatchOffsets, Checkpoint
 from tidelock.spark.failures import told_shortly
 from tidelock.spark.schema import (
@@ -98,20 +98,6 @@ def _start_without_empty_batches(spark: SparkSession, start: Callable[[], Stream
             spark.conf.set(_NO_DATA_BATCHES, str(before))
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """One batch as an entry: which epochs, from where, under which watermark."""
-
-    covers: EpochRange
-    inputs: tuple[InputRange, ...]
-    offsets: BatchOffsets
-    origin: str
-
-    @property
-    def entry(self) -> Entry:
-        return Entry(self.covers, self.origin, self.inputs)
-
-
 class LogSink:
     """The function for `foreachBatch`. Made on the driver, once per run of a query."""
 
@@ -129,35 +115,32 @@ class LogSink:
             self._process(rows, batch_id)
 
     def _process(self, rows: DataFrame, batch_id: int) -> None:
-        batch = self._describe(batch_id)
-        if batch is None or self._writer.is_published(batch.entry):
+        manifest = self._describe(batch_id)
+        if manifest is None or self._writer.is_published(manifest.entry):
             rows.write.format("noop").mode("overwrite").save()
             return
-        parts = self._write_parts(rows, batch.covers.last)
-        watermark = self._watermark(batch)
-        manifest = Manifest(
-            log=self._log.header.id,
-            covers=batch.covers,
-            schema=self._log.header.schema,
-            parts=parts,
-            inputs=batch.inputs,
-            offsets={"sources": batch.offsets.sources},
-            watermark=watermark,
-            origin=batch.origin,
-        )
-        self._writer.publish(manifest)
+        parts = self._write_parts(rows, manifest.covers.last)
+        watermark = self._watermark(batch_id)
+        self._writer.publish(replace(manifest, parts=parts, watermark=watermark))
         self._writer.truncate()
 
-    def _describe(self, batch_id: int) -> _Batch | None:
+    def _describe(self, batch_id: int) -> Manifest | None:
+        """The manifest of a batch, before its rows are known; None if it takes no epoch."""
         offsets = self._checkpoint.offsets(batch_id)
-        before = self._checkpoint.offsets(batch_id - 1) if batch_id else None
-        inputs = offsets.inputs(before)
-        origin = f"{self._checkpoint.query_id()}/{batch_id}"
-        if not offsets.follows_logs:
-            return _Batch(EpochRange.single(Epoch(batch_id)), inputs, offsets, origin)
-        if not inputs:
+        inputs = offsets.inputs(self._checkpoint.offsets(batch_id - 1) if batch_id else None)
+        if offsets.follows_logs and not inputs:
             return None
-        return _Batch(self._common(inputs, offsets), inputs, offsets, origin)
+        epochs = self._common(inputs, offsets) if offsets.follows_logs else EpochRange.single(Epoch(batch_id))
+        return Manifest(
+            log=self._log.header.id,
+            covers=epochs,
+            schema=self._log.header.schema,
+            parts=(),
+            inputs=inputs,
+            offsets=offsets.sources,
+            query=self._checkpoint.query_id(),
+            batch=batch_id,
+        )
 
     def _common(self, inputs: tuple[InputRange, ...], offsets: BatchOffsets) -> EpochRange:
         if not offsets.advance_together:
@@ -180,11 +163,11 @@ class LogSink:
         written = ordered.mapInArrow(write, described).collect()
         return tuple(Part(**row.asDict()) for row in written)
 
-    def _watermark(self, batch: _Batch) -> Watermark | None:
+    def _watermark(self, batch_id: int) -> Watermark | None:
         if not self._event_time:
             return None
-        after = after_batch(self._spark, self._checkpoint.query_id())
-        return Watermark(batch.offsets.watermark_ms, after, self._event_time)
+        before = self._checkpoint.offsets(batch_id).watermark_ms
+        return Watermark(before, after_batch(self._spark, self._checkpoint.query_id()), self._event_time)
 
 
 def _part_writer(

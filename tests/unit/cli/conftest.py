@@ -33,7 +33,8 @@ def publish(writer: LogWriter, epoch: int, rows: int) -> None:
             parts=(_part(writer, epoch, rows),),
             inputs=(InputRange("f" * 32, "tweets", covers),),
             watermark=Watermark(0, epoch * 60_000, {"at": 0}),
-            origin=f"query/{epoch}",
+            query="query",
+            batch=epoch,
         )
     )
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,9 @@ from tidelock.errors import InternalError
 from tidelock.log.window import Entry, InputRange, Retention, Window, WindowError
 
 
-def entry(first: int, last: int | None = None, origin: str = "q", at: float = 0.0) -> Entry:
+def entry(first: int, last: int | None = None, query: str = "q", at: float = 0.0) -> Entry:
     covers = EpochRange(Epoch(first), Epoch(first if last is None else last))
-    return Entry(covers, f"{origin}/{covers}", published_at=at)
+    return Entry(covers, query, covers.last, published_at=at)
 
 
 def window(*entries: Entry, retention: Retention | None = None) -> Window:
@@ -37,13 +38,15 @@ def test_the_same_work_is_published_once() -> None:
 
 def test_other_work_under_the_same_epoch_is_refused() -> None:
     with pytest.raises(WindowError, match=r"epochs 1 hold the result of other work.*ends at epoch 1.*new log"):
-        window(entry(0), entry(1)).publish(entry(1, origin="other"))
+        window(entry(0), entry(1)).publish(entry(1, query="other"))
 
 
 def test_the_same_batch_over_other_input_is_refused() -> None:
     lineage = (InputRange("id", "words", EpochRange.single(Epoch(4))),)
     with pytest.raises(WindowError, match="other work"):
-        window(entry(0)).publish(Entry(EpochRange.single(Epoch(0)), "q/0", lineage))
+        window(entry(0)).publish(replace(entry(0), inputs=lineage))
+    with pytest.raises(WindowError, match="other work"):
+        window(entry(0)).publish(replace(entry(0), offsets='[{"offset": 7}]'))
 
 
 def test_a_gap_is_refused() -> None:
@@ -98,7 +101,7 @@ def test_after_a_roll_back_the_tail_can_be_rewound_and_written_again() -> None:
     held = window(entry(0), entry(1)).register("x", Epoch(1)).roll_back("x", Epoch(0))
     held, dropped = held.rewind(Epoch(0))
     assert [e.covers.last for e in dropped] == [1]
-    assert held.publish(entry(1, 2, origin="new")).tail == 2
+    assert held.publish(entry(1, 2, query="new")).tail == 2
 
 
 def test_a_roll_back_behind_the_head_is_refused() -> None:
@@ -141,6 +144,8 @@ def test_a_forgotten_consumer_holds_nothing_back() -> None:
 def test_epochs_done_and_truncated_are_still_done() -> None:
     held, _ = window(entry(0), entry(1), entry(2)).register("c", Epoch(2)).truncate(0.0)
     assert held.publish(entry(0)) is held
+    with pytest.raises(WindowError, match="epochs 0 hold the result of other work already"):
+        held.publish(entry(0, query="a query with a new checkpoint"))
 
 
 def test_a_range_has_an_order() -> None:

@@ -68,8 +68,7 @@ class Story:
             self._wait(lambda: self._counts.epochs * 3 >= self._settings.epochs, victim)
             killed = self._kill(victim)
             successor, recovered = self._restart(killed)
-            self._finish(successor)
-            proof = self._prove()
+            proof = self._finish(successor)
         finally:
             for child in self._children:
                 child.kill()
@@ -122,19 +121,17 @@ class Story:
         self._tell(f"it goes on from epoch {epoch}, {down:.1f} s after the kill; {waited} epochs had waited")
         return successor, {"pid": successor.pid, "epoch": epoch, "seconds": round(down, 1), "waited": waited}
 
-    def _finish(self, successor: Child) -> None:
+    def _finish(self, successor: Child) -> dict[str, Any]:
         self._wait(lambda: self._words.state is State.DONE, successor)
+        result = self._settings.home / "proof.json"
+        checker = self._spawn("check", "the check", "--result", str(result))
+        self._tell("counting the same tweets in one batch, to compare")
         last = self._logs["words"].newest
-        self._wait(lambda: self._logs["words"].cursor >= last, successor)
+        self._wait(lambda: self._logs["words"].cursor >= last, successor, checker)
         successor.stop()
         self._counts.state = State.DONE
         self._tell(f"{self._counts.name} has finished all {self._counts.epochs} epochs")
-
-    def _prove(self) -> dict[str, Any]:
-        result = self._settings.home / "proof.json"
-        self._tell("computing the same counts as one batch, to compare")
-        child = self._spawn("check", "the check", "--result", str(result))
-        self._wait(child.finished)
+        self._wait(checker.finished)
         proof: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return proof
 

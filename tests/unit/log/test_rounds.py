@@ -1,0 +1,111 @@
+"""One decision per round, for every source of a query, also when a source is asked late or a run has died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.register_assert_rewrite("tests.contract.log_store_contract")
+
+from tests.contract.log_store_contract import SCHEMA, covers, publish  # noqa: E402
+
+from tidelock.epochs import Epoch  # noqa: E402
+from tidelock.errors import PipelineError  # noqa: E402
+from tidelock.log import EpochLog, LogWriter  # noqa: E402
+from tidelock.log.rounds import ALL_EPOCHS, Decision, Rounds  # noqa: E402
+
+
+class Pair:
+    """Two logs, and the two sources of a query that reads them together."""
+
+    def __init__(self, home: Path) -> None:
+        self.writers = [EpochLog.create(f"file:{home}/{n}", SCHEMA).take_over("test") for n in "ab"]
+        self.restart()
+
+    def restart(self) -> None:
+        logs = [writer.log for writer in self.writers]
+        self.sources = [Rounds(logs, "c") for _ in "ab"]
+
+    def grow(self, which: int) -> None:
+        writer = self.writers[which]
+        publish(writer, covers(writer.window.tail + 1), [1])
+
+    def ask(self, which: int, position: int, epochs: int = 1) -> Decision:
+        return self.sources[which].decide(position, lambda: Epoch(position), epochs)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def grow(writer: LogWriter, epochs: int) -> None:
+    for _ in range(epochs):
+        publish(writer, covers(writer.window.tail + 1), [1])
+
+
+def test_the_second_follows_although_more_has_arrived(pair: Pair) -> None:
+    pair.grow(0)
+    assert pair.ask(0, -1) == Decision(-1, -1)
+    pair.grow(1)
+    assert pair.ask(1, -1) == Decision(-1, -1), "the first has said that there is nothing"
+    assert pair.ask(0, -1) == pair.ask(1, -1) == Decision(-1, 0)
+
+
+def test_a_run_that_died_between_the_two_does_no_harm(pair: Pair) -> None:
+    pair.grow(0)
+    pair.grow(1)
+    assert pair.ask(0, -1) == Decision(-1, 0)
+    pair.restart()
+    pair.grow(0)
+    pair.grow(1)
+    assert pair.ask(0, -1, ALL_EPOCHS) == pair.ask(1, -1, ALL_EPOCHS)
+
+
+def test_a_decision_about_epochs_that_were_rewound_is_not_followed(pair: Pair) -> None:
+    for which in (0, 1):
+        pair.grow(which)
+        pair.grow(which)
+    assert pair.ask(0, 0) == Decision(0, 1)
+    for writer in pair.writers:
+        writer.rewind(Epoch(0))
+    pair.restart()
+    assert pair.ask(0, 0) == pair.ask(1, 0) == Decision(0, 0)
+
+
+def test_an_epoch_that_is_gone_is_no_start(pair: Pair) -> None:
+    for which in (0, 1):
+        grow(pair.writers[which], 3)
+    pair.writers[0].log.move_cursor("other", Epoch(1))
+    pair.writers[0].truncate()
+    assert pair.sources[0].first("earliest") == 1
+    assert pair.sources[0].first("latest") == 2
+    assert pair.sources[0].first("2") == 1
+    with pytest.raises(PipelineError, match="epoch 1 is gone, the oldest that is left is 2"):
+        pair.sources[0].first("1")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.sampled_from(["a", "b", "round", "crash", "half"]), max_size=25), epochs=st.integers(0, 3)
+)
+def test_whatever_happens_both_end_at_the_same_epoch(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], epochs: int
+) -> None:
+    pair, position = Pair(tmp_path_factory.mktemp("pair")), -1
+    for step in steps:
+        if step in "ab":
+            pair.grow("ab".index(step))
+        elif step == "round":  # more may arrive between the two questions of a round
+            first = pair.ask(0, position, epochs)
+            pair.grow(len(steps) % 2)
+            assert pair.ask(1, position, epochs) == first
+            assert first.end <= min(writer.window.tail for writer in pair.writers)
+            position = first.end
+        else:
+            if step == "half":
+                pair.ask(0, position, epochs)
+            pair.restart()

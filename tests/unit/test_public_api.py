@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import tidelock
+
+
+def test_the_public_names_are_these_and_sorted_and_there() -> None:
+    assert tidelock.__all__ == [
+        "SETTINGS",
+        "BackendUnavailable",
+        "BatchFailed",
+        "EpochLog",
+        "Fenced",
+        "InternalError",
+        "LogCorrupt",
+        "LogNotFound",
+        "PipelineError",
+        "PlanError",
+        "Retention",
+        "SchemaMismatch",
+        "TidelockError",
+        "UnsupportedFormat",
+        "read_log",
+        "read_logs",
+        "session",
+        "write_log",
+    ]
+    assert all(getattr(tidelock, name) is not None for name in tidelock.__all__)
+
+
+def test_every_error_has_one_root() -> None:
+    errors = [getattr(tidelock, name) for name in tidelock.__all__ if name[0].isupper()]
+    raised = [e for e in errors if isinstance(e, type) and issubclass(e, Exception)]
+    assert len(raised) == 11
+    assert all(issubclass(e, tidelock.TidelockError) for e in raised)
+
+
+def test_importing_tidelock_does_not_load_spark() -> None:
+    code = "import sys, tidelock, tidelock.log; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
