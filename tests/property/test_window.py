@@ -27,6 +27,7 @@ class Chain(RuleBasedStateMachine):
         self.window = Window(retention=Retention(epochs=2, wait_for=frozenset(CONSUMERS[:1])))
         self.snapshot = Epoch(-1)  # the producer's newest snapshot
         self.position = Epoch(-1)  # how far the producer has come in this life
+        self.batches: dict[int, EpochRange] = {}  # the producer's offset log: what a batch covers
         self.taken: dict[str, list[int]] = {}
 
     # -- the producer
@@ -40,8 +41,7 @@ class Chain(RuleBasedStateMachine):
     def entry(self, after: Epoch, size: int) -> Entry:
         covers = EpochRange.after(after, Epoch(after + size))
         # A batch that runs again covers what it covered before: Spark keeps its offsets.
-        there = self.window.find(covers.first)
-        covers = there.covers if there else covers
+        covers = self.batches.setdefault(covers.first, covers)
         return Entry(covers, "q", covers.last, published_at=self.now)
 
     @rule()
@@ -64,6 +64,7 @@ class Chain(RuleBasedStateMachine):
         else:
             self.window, dropped = self.window.rewind(self.snapshot)
             assert all(entry.covers.first > self.snapshot for entry in dropped)
+            self.batches = {n: covers for n, covers in self.batches.items() if n <= self.snapshot}
 
     @rule(seconds=st.floats(0, 5))
     def truncate(self, seconds: float) -> None:

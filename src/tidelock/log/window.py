@@ -140,10 +140,9 @@ class Window:
         return {consumer: max(at, start) for consumer, at in self.cursors.items()}
 
     def _check_same_work(self, entry: Entry) -> None:
-        if entry.covers.last <= self.truncated_to:
-            # All consumers have finished these epochs: done again by the same query, they are still done.
-            if not self.entries or self.entries[0].query == entry.query:
-                return
+        finished = entry.covers.last <= self.truncated_to  # by all consumers
+        if finished and (not self.entries or self.entries[0].query == entry.query):
+            return
         there = self.find(entry.covers.last)
         if there is None or not there.same_work(entry):
             raise WindowError(

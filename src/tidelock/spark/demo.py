@@ -182,7 +182,7 @@ def _run_check(spark: SparkSession, options: argparse.Namespace, stop: threading
 def _tweets_taken(log: EpochLog) -> int:
     """How many tweets went into the log ``words``: its newest entry says where the source stood."""
     newest = log.manifest(log.ranges()[-1])
-    return int(newest.offsets["sources"][0]["offset"])
+    return int(newest.offsets[0]["offset"])
 
 
 # -- what all three share

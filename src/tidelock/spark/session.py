@@ -39,5 +39,9 @@ def session(
     # Spark would start its workers with whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = master or SparkConf().get("spark.master") or "local[*,4]"
-    given = {**SETTINGS, **(_LOOPBACK if master.startswith("local") else {}), **(settings or {})}
+    given: dict[str, bool | float | int | str | None] = {
+        **SETTINGS,
+        **(_LOOPBACK if master.startswith("local") else {}),
+        **(settings or {}),
+    }
     return SparkSession.builder.appName(name).master(master).config(map=given).getOrCreate()
