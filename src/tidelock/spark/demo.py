@@ -206,8 +206,6 @@ def _settings(scratch: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         # Three JVMs share the machine for a minute: compiling well would cost more than it brings.
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
