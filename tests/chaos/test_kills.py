@@ -3,7 +3,8 @@
 One home lives through all kills. For every moment: new input arrives, the chain (which has to recover from the
 kill before) is killed at a random moment, started again, finishes, and its result is compared with a computation
 over all the input so far. Some moments hit the whole process group (driver, JVM, Python workers), the others only
-Python: a worker, or the process of a source. The seed is printed; set TIDELOCK_CHAOS_SEED to repeat a run.
+Python: a worker, or the process of a source. The seed is printed; set TIDELOCK_CHAOS_SEED to repeat a run, and
+TIDELOCK_CHAOS_MOMENTS for more or fewer kills.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.waiting import eventually
 from tidelock.epochs import Epoch
 from tidelock.log import EpochLog
 
-MOMENTS = 20
+MOMENTS = int(os.environ.get("TIDELOCK_CHAOS_MOMENTS", "20"))
 EPOCHS_PER_MOMENT = 4
 SEED = int(os.environ.get("TIDELOCK_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
 
@@ -45,7 +46,6 @@ class Chain:
     def feed(self, epochs: int) -> None:
         for number in range(self.epochs, self.epochs + epochs):
             rows = [{"word": f"w{self.rng.randint(0, 30)}", "n": self.rng.randint(1, 9)} for _ in range(40)]
-            self.expected.update(Counter())
             for row in rows:
                 self.expected[row["word"]] += row["n"]
             aside = self.home / f".{number}"
