@@ -315,6 +315,11 @@ class LogStoreContract:
             log.manifest(covers(1))
         assert log.manifest(covers(0)).rows == 1
 
+    def test_a_whole_document_with_other_fields_is_damage(self, url: str, store: LogStore) -> None:
+        store.put("log", seal({"surprise": True}))
+        with pytest.raises(LogCorrupt, match="the log's header lacks what format version 1 has"):
+            EpochLog.open(url)
+
     def test_a_damaged_cursor_counts_as_nothing_read(self, log: EpochLog, writer: LogWriter) -> None:
         for n in range(3):
             publish(writer, covers(n), [n])

@@ -102,7 +102,6 @@ def _cells(entry: Facts) -> dict[str, str]:
         "epoch": _epochs(entry["epochs"]),
         "rows": f"{entry['rows']:,}",
         "bytes": decimal(entry["bytes"]),
-        "parts": str(entry["parts"]),
         "watermark": "" if watermark is None else _moment(watermark / 1000),
         "published (UTC)": _moment(entry["published_at"]),
         "made from": ", ".join(f"{i['log']} {_epochs(i['epochs'])}" for i in entry["inputs"]),
@@ -110,7 +109,7 @@ def _cells(entry: Facts) -> dict[str, str]:
 
 
 def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(first)
     for name in others:
         table.add_column(name, justify="right")

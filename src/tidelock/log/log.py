@@ -316,6 +316,11 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def _gap(ranges: list[EpochRange]) -> Epoch | None:
+    gaps = (Epoch(one.last + 1) for one, two in pairwise(ranges) if two.first != one.last + 1)
+    return next(gaps, None)
+
+
 def _cursor(data: bytes, name: str) -> Epoch:
     try:
         return unseal(data, f"cursor {name}", lambda fields: Epoch(fields["epoch"]))

@@ -40,4 +40,7 @@ def unseal(data: bytes, where: str, parse: Callable[[dict[str, Any]], Parsed]) -
             f"{where} has format version {fields['format']}, and this release of Tidelock reads up to "
             f"{FORMAT}: upgrade Tidelock to read it"
         )
-    return parse(fields)
+    try:
+        return parse(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LogCorrupt(f"{where} lacks what format version {FORMAT} has ({error!r})") from error
