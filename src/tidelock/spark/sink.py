@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelock.epochs import Epoch, EpochRange
@@ -158,7 +157,7 @@ class LogSink:
         write = _part_writer(self._log.url, self._writer.part_prefix(last), arrow_schema(self._schema))
         # Plain names, because `mapInArrow` looks columns up by name and stumbles over dots and ticks.
         names = self._schema.names
-        ordered = rows.select([F.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(names)])
+        ordered = rows.selectExpr(*(f"{quoted(name)} AS c{i}" for i, name in enumerate(names)))
         described = "file string, rows long, bytes long, crc32 long"
         written = ordered.mapInArrow(write, described).collect()
         return tuple(Part(**row.asDict()) for row in written)
