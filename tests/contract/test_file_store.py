@@ -117,6 +117,16 @@ def test_urls_that_mean_nothing(url: str) -> None:
         open_store(url)
 
 
+def test_a_relative_path_means_the_same_from_everywhere(
+    writer: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = writer.log.store.root
+    monkeypatch.chdir(root.parent)
+    relative = EpochLog.open("log")
+    monkeypatch.chdir("/")
+    assert rows(EpochLog.open(relative.url))[0] == [0] * 3
+
+
 def test_a_plain_path_and_all_spellings_mean_the_same(writer: LogWriter) -> None:
     root = writer.log.store.root
     for url in (str(root), f"file:{root}", f"file://{root}", f"file://localhost{root}"):

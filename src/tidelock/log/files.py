@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
 import pyarrow as pa
 
@@ -42,8 +42,9 @@ class FileStore(LogStore):
     """An epoch log in a directory; safe for several processes and for kill -9 at any moment."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
         self.root = _directory(url)
+        # Absolute, because executors open the log by this URL from directories of their own.
+        self.url = f"file:{quote(str(self.root), safe='/ ')}"
         self._entries = self.root / "entries"
         self._parts = self.root / "parts"
 

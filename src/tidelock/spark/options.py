@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelock.errors import PipelineError
+from tidelock.log import open_store
 from tidelock.log.log import check_name
 from tidelock.log.rounds import ALL_EPOCHS
 
@@ -50,8 +51,8 @@ class ReadOptions:
         if len(together) > 1 and consumer is None:
             raise PipelineError("logs that are read together need a name: set the option `consumer`")
         return cls(
-            log=given["log"],
-            together=together,
+            log=open_store(given["log"]).url,
+            together=tuple(open_store(url).url for url in together),
             consumer=None if consumer is None else check_name(consumer, "consumer"),
             starting_epoch=_starting(given.get("startingEpoch", "earliest")),
             epochs_per_batch=_epochs(given.get("epochsPerBatch", "1")),
