@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.waiting import eventually
+from pyspark.errors import StreamingQueryException
 
 import tidelock
 
