@@ -7,13 +7,13 @@ Nothing here knows a backend, and no test may be changed or left out for one.
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
+from tests.waiting import eventually
 
 from tidelock.coordination import (
     BadVersion,
@@ -47,14 +47,6 @@ class Backend(ABC):
     @abstractmethod
     def expire(self, tree: Tree) -> None:
         """End the session of a client as if its process had been stopped for too long."""
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fail after a generous deadline."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.002)
 
 
 class Recorder:
@@ -286,13 +278,13 @@ class TreeContract(_Clients):
             client.create("/n/lasting")
             assert tree.get("/n/theirs").ephemeral
             assert tree.set("/n/theirs", b"y") == 1
-        eventually(lambda: tree.children("/n") == ["lasting", "mine"])
+        eventually(lambda: tree.children("/n") == ["lasting", "mine"], "the children came", PATIENCE)
 
     def test_ephemeral_nodes_end_with_their_session(self, backend: Backend, tree: Tree, other: Tree) -> None:
         other.create("/n/theirs", ephemeral=True, make_parents=True)
         tree.create("/n/mine", ephemeral=True)
         backend.expire(other)
-        eventually(lambda: tree.children("/n") == ["mine"])
+        eventually(lambda: tree.children("/n") == ["mine"], "the ephemeral went", PATIENCE)
 
     @pytest.mark.parametrize("end", ["expire", "close"])
     def test_every_call_fails_once_the_session_is_over(
@@ -301,7 +293,7 @@ class TreeContract(_Clients):
         tree.create("/n")
         if end == "expire":
             backend.expire(other)
-            eventually(lambda: _is_over(other))
+            eventually(lambda: _is_over(other), "the session is over", PATIENCE)
         else:
             other.close()
         calls: list[Callable[[], object]] = [
@@ -351,7 +343,7 @@ class TreeContract(_Clients):
         with tree.watch("/n", lambda _: versions.append(tree.get("/n").version)):
             for _ in range(50):
                 other.set("/n", b"")
-            eventually(lambda: versions[-1:] == [50])
+            eventually(lambda: versions[-1:] == [50], "the watch saw the last version", PATIENCE)
 
     def test_a_node_that_comes_and_goes_is_noticed(self, tree: Tree, other: Tree) -> None:
         """Whoever saw the node in between would otherwise wait for its end for ever."""
@@ -484,7 +476,7 @@ class LeaseContract(_Clients):
         token = old.acquire(timeout=PATIENCE)
         backend.expire(other)
         assert new.acquire(timeout=PATIENCE) > token
-        eventually(lambda: _is_over(other))
+        eventually(lambda: _is_over(other), "the session is over", PATIENCE)
         with pytest.raises(Fenced, match="session expired"):
             old.check()
         old.release()

@@ -22,9 +22,9 @@ from tests.contract.coordination_contract import (  # noqa: E402
     LeaseContract,
     Recorder,
     TreeContract,
-    eventually,
     increment,
 )
+from tests.waiting import eventually  # noqa: E402
 
 from tidelock.coordination import (  # noqa: E402
     EmbeddedTree,
@@ -166,7 +166,7 @@ def test_a_process_killed_while_writing_leaves_a_sound_tree(tmp_path: Path, url:
     for kills in range(1, 3):
         with process(_write_for_ever, url), open_tree(url) as tree:
             before = tree.get("/count").version
-            eventually(lambda: tree.get("/count").version > before + 30)  # noqa: B023
+            eventually(lambda: tree.get("/count").version > before + 30, "the child writes", PATIENCE)  # noqa: B023
         with open_tree(url) as tree:
             count = tree.get("/count")
             assert int(count.data) == count.version
@@ -191,12 +191,12 @@ def _hold(url: str) -> None:
 def test_a_stopped_holder_is_fenced_when_it_wakes_up(url: str, tree: Tree) -> None:
     with process(_hold, url) as old:
         assert old.pid is not None
-        eventually(lambda: tree.find("/token") is not None)
+        eventually(lambda: tree.find("/token") is not None, "the lease is held", PATIENCE)
         os.kill(old.pid, signal.SIGSTOP)
         lease = Lease(tree, "/lease", owner="new")
         assert lease.acquire(timeout=PATIENCE) > int(tree.get("/token").data)
         os.kill(old.pid, signal.SIGCONT)
-        eventually(lambda: tree.find("/fenced") is not None)
+        eventually(lambda: tree.find("/fenced") is not None, "the first holder is fenced", PATIENCE)
         assert b"/lease was lost by old" in tree.get("/fenced").data
         assert lease.check() == lease.token
 
