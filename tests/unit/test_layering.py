@@ -59,7 +59,7 @@ PURE = (
 )
 # fmt: off
 PURE_LIBRARY = {
-    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal",
+    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal", "difflib",
     "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json",
     "keyword", "math", "numbers", "operator", "re", "reprlib", "statistics", "string", "textwrap",
     "types", "typing",

@@ -1,0 +1,65 @@
+"""Recovery, as pure rules: where to restart from (`adjust`), when to restart (`machine`), when to wait."""
+
+from tidelock.recovery.adjust import (
+    Adjusted,
+    Found,
+    Held,
+    Link,
+    Shape,
+    Step,
+    Unrecoverable,
+    adjust,
+    violations,
+)
+from tidelock.recovery.backpressure import Bound, has_room
+from tidelock.recovery.facts import (
+    Action,
+    EpochCommitted,
+    Fact,
+    GiveUp,
+    InputsReady,
+    Looked,
+    QueryEnded,
+    QueryFailed,
+    QueryStarted,
+    SetAside,
+    SetAsideDone,
+    StartSegment,
+    StopAsked,
+    StopSegment,
+)
+from tidelock.recovery.life import Failure, State
+from tidelock.recovery.machine import Machine
+from tidelock.recovery.policy import Policy
+
+__all__ = [
+    "Action",
+    "Adjusted",
+    "Bound",
+    "EpochCommitted",
+    "Fact",
+    "Failure",
+    "Found",
+    "GiveUp",
+    "Held",
+    "InputsReady",
+    "Link",
+    "Looked",
+    "Machine",
+    "Policy",
+    "QueryEnded",
+    "QueryFailed",
+    "QueryStarted",
+    "SetAside",
+    "SetAsideDone",
+    "Shape",
+    "StartSegment",
+    "State",
+    "Step",
+    "StopAsked",
+    "StopSegment",
+    "Unrecoverable",
+    "adjust",
+    "has_room",
+    "violations",
+]

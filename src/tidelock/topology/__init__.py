@@ -1,0 +1,23 @@
+"""A pipeline's graph (`graph`), the segments that it is cut into (`cutting`), and pictures of both (`picture`)."""
+
+from tidelock.topology.cutting import Cut, Cutting, Input, Plan, Segment, Traits, cut
+from tidelock.topology.graph import Kind, Mode, Node, Topology, connect
+from tidelock.topology.picture import mermaid, svg, text
+
+__all__ = [
+    "Cut",
+    "Cutting",
+    "Input",
+    "Kind",
+    "Mode",
+    "Node",
+    "Plan",
+    "Segment",
+    "Topology",
+    "Traits",
+    "connect",
+    "cut",
+    "mermaid",
+    "svg",
+    "text",
+]
