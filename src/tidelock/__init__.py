@@ -24,6 +24,7 @@ from tidelock.errors import (
 
 if TYPE_CHECKING:
     from tidelock.log import EpochLog, Retention
+    from tidelock.runtime.pipeline import Pipeline
     from tidelock.spark.reading import read_log, read_logs
     from tidelock.spark.session import SETTINGS, session
     from tidelock.spark.sink import write_log
@@ -37,6 +38,7 @@ __all__ = [
     "InternalError",
     "LogCorrupt",
     "LogNotFound",
+    "Pipeline",
     "PipelineError",
     "PlanError",
     "Retention",
@@ -51,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "EpochLog": "tidelock.log",
+    "Pipeline": "tidelock.runtime.pipeline",
     "Retention": "tidelock.log",
     "SETTINGS": "tidelock.spark.session",
     "read_log": "tidelock.spark.reading",

@@ -39,6 +39,8 @@ class Header:
     name: str
     schema: Mapping[str, Any]
     retention: Retention
+    event_time: bool
+    """Whether its writer has a watermark, which is then in every manifest, also if no column shows it."""
 
 
 class EpochLog:
@@ -79,6 +81,7 @@ class EpochLog:
         *,
         name: str | None = None,
         retention: Retention | None = None,
+        event_time: bool = False,
     ) -> EpochLog:
         """The log at ``url``, made with these properties if it is not there yet. Idempotent.
 
@@ -95,6 +98,7 @@ class EpochLog:
                 "seconds": keep.seconds,
                 "wait_for": sorted(keep.wait_for),
             },
+            "event_time": event_time,
         }
         if store.get("log") is None:
             store.create("log", seal(fields))
@@ -204,6 +208,19 @@ class EpochLog:
     def forget(self, consumer: str) -> None:
         """Remove the cursor of a consumer that will not come back."""
         self.store.delete(f"cursor/{consumer}")
+
+    # -- epochs that a consumer is not to see
+
+    def set_aside(self, consumer: str, covers: EpochRange) -> None:
+        """Let ``consumer`` see the entry of ``covers`` without its rows from now on. Durable, idempotent.
+
+        The rows stay in the log for its other consumers, and until this one has passed them.
+        """
+        self.store.put(f"aside/{consumer}-{covers}", seal({"covers": str(covers)}))
+
+    def is_set_aside(self, consumer: str, covers: EpochRange) -> bool:
+        """Whether ``consumer`` is not to see the rows of the entry of ``covers``."""
+        return self.store.get(f"aside/{consumer}-{covers}") is not None
 
     # -- writing
 
@@ -333,4 +350,4 @@ def _cursor(data: bytes, name: str) -> Epoch:
 def _header(fields: dict[str, Any]) -> Header:
     keep = fields["retention"]
     retention = Retention(keep["epochs"], keep["seconds"], frozenset(keep["wait_for"]))
-    return Header(fields["id"], fields["name"], fields["schema"], retention)
+    return Header(fields["id"], fields["name"], fields["schema"], retention, fields["event_time"])

@@ -8,6 +8,9 @@ A decision is known by its round (how often this source has been asked since it 
 starts from. All sources of a query start together and are asked equally often, so in round *k* they look for
 the same key. What an earlier run left behind does no harm: either its key differs and it is overwritten, or all
 sources of the new run find it and follow it alike.
+
+A log may be read with a lag: epoch *n* of the query then takes epoch *n* - lag of that log. That is how a feedback
+edge returns what the query has sent downstream one epoch ago. Decisions are in the query's own epochs.
 """
 
 from __future__ import annotations
@@ -35,11 +38,34 @@ class Decision:
     end: Epoch
 
 
+@dataclass(frozen=True)
+class Reading:
+    """One log of a query, read ``lag`` epochs behind the query's own."""
+
+    log: EpochLog
+    lag: int = 0
+
+    def ends(self) -> list[Epoch]:
+        """The query's epochs at which a batch may end, as far as this log is concerned."""
+        ranges = self.log.ranges()
+        # What lies before the log's first entry is a boundary too: with a lag the first batch ends there.
+        before = Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+        ends = [before] if self.lag else []
+        return [Epoch(end + self.lag) for end in [*ends, *(r.last for r in ranges)]]
+
+    def before(self) -> Epoch:
+        """The query's epoch right before the first that this log still has all for."""
+        ranges = self.log.ranges()
+        if not ranges or ranges[0].first == 0:
+            return BEFORE_FIRST
+        return Epoch(ranges[0].first - 1 + self.lag)
+
+
 class Rounds:
     """The rounds of one query over one or more logs. Each source of the query has its own object."""
 
-    def __init__(self, logs: Sequence[EpochLog], consumer: str | None) -> None:
-        self._logs = sorted(logs, key=lambda log: log.header.id)
+    def __init__(self, readings: Sequence[Reading], consumer: str | None) -> None:
+        self._readings = sorted(readings, key=lambda reading: reading.log.header.id)
         self._document = f"round/{consumer}"
         self._number = 0
         self._limit: Epoch | None = None
@@ -50,7 +76,7 @@ class Rounds:
 
     def newest(self) -> Epoch:
         """The newest epoch that a batch could reach now: a boundary in every log."""
-        ends = [{r.last for r in log.ranges()} for log in self._logs]
+        ends = [set(reading.ends()) for reading in self._readings]
         return max(set.intersection(*ends), default=BEFORE_FIRST)
 
     def first(self, starting: str) -> Epoch:
@@ -63,7 +89,7 @@ class Rounds:
         asked = Epoch(int(starting) - 1)
         if asked < earliest:
             raise PipelineError(
-                f"{self._logs[0].url}: epoch {starting} is gone, the oldest that is left is {earliest + 1}: "
+                f"{self._first_log.url}: epoch {starting} is gone, the oldest that is left is {earliest + 1}: "
                 "start from `earliest`"
             )
         return asked
@@ -75,14 +101,14 @@ class Rounds:
         that decides.
         """
         self._number += 1
-        if len(self._logs) == 1:
+        if len(self._readings) == 1:
             return self._end(start(), epochs)
         name = json.dumps([self._number, key], sort_keys=True)
         found = self._find(name)
         if found is not None:
             return found
         decision = self._end(start(), epochs)
-        self._logs[0].store.put(
+        self._first_log.store.put(
             self._document,
             seal({"key": name, "start": decision.start, "end": decision.end}),
             durable=False,
@@ -90,16 +116,16 @@ class Rounds:
         return decision
 
     def _find(self, name: str) -> Decision | None:
-        data = self._logs[0].store.get(self._document)
+        data = self._first_log.store.get(self._document)
         if data is None:
             return None
-        key, decision = unseal(data, f"{self._logs[0].url}: {self._document}", _parse)
+        key, decision = unseal(data, f"{self._first_log.url}: {self._document}", _parse)
         return decision if key == name and decision.end <= self.newest() else None
 
     def _end(self, start: Epoch, epochs: int) -> Decision:
         if start == BEFORE_FIRST:
             start = self._earliest()  # a log may begin at a later epoch than 0
-        ends = [[r.last for r in log.ranges()] for log in self._logs]
+        ends = [reading.ends() for reading in self._readings]
         if self._limit is not None:
             ends = [[end for end in some if end <= self._limit] for some in ends]
         if epochs == ALL_EPOCHS:
@@ -109,12 +135,11 @@ class Rounds:
         return Decision(start, start if end is None else max(start, end))
 
     def _earliest(self) -> Epoch:
-        return max(_before(log) for log in self._logs)
+        return max(reading.before() for reading in self._readings)
 
-
-def _before(log: EpochLog) -> Epoch:
-    ranges = log.ranges()
-    return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+    @property
+    def _first_log(self) -> EpochLog:
+        return self._readings[0].log
 
 
 def _parse(fields: dict[str, Any]) -> tuple[str, Decision]:

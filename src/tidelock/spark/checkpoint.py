@@ -7,6 +7,9 @@ source: the offset at which the batch ends there.
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,10 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
-from tidelock.epochs import Epoch, EpochRange
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import PipelineError
 from tidelock.log.window import InputRange
+from tidelock.spark.filesystem import Folder
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,10 @@ class BatchOffsets:
         """Whether every source is an epoch log, so that the batch has their epochs."""
         return bool(self.sources) and len(self._logs) == len(self.sources)
 
+    def last_epoch(self, batch: int) -> Epoch:
+        """The epoch at which this batch, of that number, ends."""
+        return max(Epoch(log["epoch"]) for log in self._logs) if self.follows_logs else Epoch(batch)
+
     @property
     def advance_together(self) -> bool:
         """Whether all logs of the query are read as one group, so that they take the same epochs."""
@@ -38,16 +46,15 @@ class BatchOffsets:
 
     def inputs(self, before: BatchOffsets | None) -> tuple[InputRange, ...]:
         """The epochs of input logs that this batch takes and the one before it did not."""
+        return tuple(found for log in self._taken(before) if (found := _input_range(log)) is not None)
+
+    def covers(self, before: BatchOffsets | None) -> frozenset[EpochRange]:
+        """The query's epochs that this batch takes from each of its logs: one range, if they go together."""
+        return frozenset(_epochs(log) for log in self._taken(before))
+
+    def _taken(self, before: BatchOffsets | None) -> list[dict[str, Any]]:
         old = before.sources if before else ()
-        taken = [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
-        return tuple(
-            InputRange(
-                log["tidelock"],
-                log["name"],
-                EpochRange.after(Epoch(log["start"]), Epoch(log["epoch"])),
-            )
-            for log in taken
-        )
+        return [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
 
     @property
     def _logs(self) -> list[dict[str, Any]]:
@@ -56,9 +63,9 @@ class BatchOffsets:
 
 
 class Checkpoint:
-    """The checkpoint directory of a query; local paths are read directly, others through Hadoop."""
+    """The checkpoint directory of a query; a local one is read directly and needs no session."""
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
+    def __init__(self, spark: SparkSession | None, location: str) -> None:
         self._spark = spark
         self.location = location.rstrip("/")
 
@@ -78,18 +85,84 @@ class Checkpoint:
         ends = tuple(_parse(line) for line in dict.fromkeys(sources) if line != "-")
         return BatchOffsets(json.loads(metadata)["batchWatermarkMs"], ends)
 
+    def committed(self) -> dict[int, Epoch]:
+        """The committed batches that Spark still knows, oldest first, each with the epoch at which it ends."""
+        kept = self._numbers("offsets") & self._numbers("commits")
+        return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
+
+    def is_committed(self, batch: int) -> bool:
+        """Whether Spark has finished the batch for good."""
+        return batch in self._numbers("commits")
+
+    def position(self) -> Epoch:
+        """The newest committed epoch."""
+        return max(self.committed().values(), default=BEFORE_FIRST)
+
+    def roll_back(self, batch: int | None) -> None:
+        """Forget what came after ``batch``, or everything but the query's identity. Only for a local directory.
+
+        Spark then runs the next batch as if the later ones had never been.
+        """
+        for folder in ("offsets", "commits"):
+            for number in self._numbers(folder):
+                if batch is None or number > batch:
+                    _remove(self._local() / folder / str(number))
+        if batch is None:
+            for folder in ("state", "sources"):
+                shutil.rmtree(self._local() / folder, ignore_errors=True)
+            return
+        for file in (self._local() / "state").rglob("*.*"):
+            version = _STATE_FILE.match(file.name)
+            if version and int(version[1]) > batch + 1:  # a batch leaves the state's next version
+                _remove(file)
+
+    def _numbers(self, folder: str) -> set[int]:
+        return {int(name) for name in self._names(folder) if name.isdecimal()}
+
+    def _names(self, folder: str) -> list[str]:
+        if not self._is_local:
+            found = self._folder()
+            return list(found.files(folder)) if found.exists(folder) else []
+        directory = self._local() / folder
+        return [file.name for file in directory.iterdir()] if directory.exists() else []
+
     def _text(self, name: str) -> str:
-        parsed = urlparse(self.location)
-        if parsed.scheme in ("", "file"):
-            return (Path(unquote(parsed.path)) / name).read_text()
-        jvm: Any = self._spark.sparkContext._jvm
-        path = jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
-        jsc: Any = self._spark.sparkContext._jsc
-        stream = path.getFileSystem(jsc.hadoopConfiguration()).open(path)
-        try:
-            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return (self._local() / name).read_text() if self._is_local else self._folder().text(name)
+
+    @property
+    def _is_local(self) -> bool:
+        return urlparse(self.location).scheme in ("", "file")
+
+    def _local(self) -> Path:
+        return Path(unquote(urlparse(self.location).path))
+
+    def _folder(self) -> Folder:
+        if self._spark is None:
+            raise PipelineError(f"{self.location}: only a Spark session can look into this checkpoint")
+        return Folder(self._spark, self.location)
+
+
+_STATE_FILE = re.compile(r"(\d+)\.(delta|snapshot|zip|changelog)$")
+
+
+def _remove(file: Path) -> None:
+    """Remove a file and the checksum that Hadoop keeps beside it."""
+    file.unlink(missing_ok=True)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def _epochs(log: Mapping[str, Any]) -> EpochRange:
+    return EpochRange.after(Epoch(log["start"]), Epoch(log["epoch"]))
+
+
+def _input_range(log: Mapping[str, Any]) -> InputRange | None:
+    """The epochs of the log itself; None for the first batch of a log that is read with a lag."""
+    lag = log.get("lag", 0)
+    last = log["epoch"] - lag
+    if last < 0:
+        return None
+    first = max(0, log["start"] + 1 - lag)
+    return InputRange(log["tidelock"], log["name"], EpochRange(Epoch(first), Epoch(last)))
 
 
 def _parse(line: str) -> dict[str, Any]:

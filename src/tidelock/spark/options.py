@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelock.errors import PipelineError
@@ -24,11 +24,19 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
+class Member:
+    """One of the logs that a query reads together: epoch *n* of the query takes its epoch *n* - ``lag``."""
+
+    log: str
+    lag: int = 0
+
+
+@dataclass(frozen=True)
 class ReadOptions:
     """What a reader was asked to do."""
 
     log: str
-    together: tuple[str, ...]
+    together: tuple[Member, ...]
     consumer: str | None
     starting_epoch: str
     epochs_per_batch: int
@@ -46,13 +54,14 @@ class ReadOptions:
         given = _spelled(options)
         if "log" not in given:
             raise PipelineError('a reader needs to know its log: .option("log", "file:/path/to/the/log")')
-        together = tuple(json.loads(given.get("together", "[]"))) or (given["log"],)
+        log = open_store(given["log"]).url
+        together = parse_members(given["together"]) if "together" in given else (Member(log),)
         consumer = given.get("consumer")
         if len(together) > 1 and consumer is None:
             raise PipelineError("logs that are read together need a name: set the option `consumer`")
         return cls(
-            log=open_store(given["log"]).url,
-            together=tuple(open_store(url).url for url in together),
+            log=log,
+            together=together,
             consumer=None if consumer is None else check_name(consumer, "consumer"),
             starting_epoch=_starting(given.get("startingEpoch", "earliest")),
             epochs_per_batch=_epochs(given.get("epochsPerBatch", "1")),
@@ -60,6 +69,21 @@ class ReadOptions:
             watermark_column=given.get("watermarkColumn"),
             partitions=_positive("partitions", given.get("partitions", str(cores))),
         )
+
+    @property
+    def lag(self) -> int:
+        """How many epochs this reader's log is read behind the query's own."""
+        return next(member.lag for member in self.together if member.log == self.log)
+
+
+def encode_members(members: Iterable[Member]) -> str:
+    """The value of the option ``together``."""
+    return json.dumps([[member.log, member.lag] for member in members])
+
+
+def parse_members(text: str) -> tuple[Member, ...]:
+    """What `encode_members` wrote, with absolute URLs."""
+    return tuple(Member(open_store(log).url, lag) for log, lag in json.loads(text))
 
 
 def _spelled(options: Mapping[str, str]) -> dict[str, str]:

@@ -6,14 +6,13 @@ restoring a watermark and moving several logs together is done here, where the D
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
-from tidelock.spark.options import ReadOptions
+from tidelock.spark.options import Member, ReadOptions, encode_members
 from tidelock.spark.schema import event_time_columns
 from tidelock.spark.source import source_schema
 from tidelock.spark.watermark import MARKER, restore
@@ -49,7 +48,7 @@ def read_log(
         LogNotFound: there is no log at that URL yet.
         SchemaMismatch: one of the ``columns`` is not in the log.
     """
-    options = _options(spark, [log], consumer, starting_epoch, epochs_per_batch, epoch_column)
+    options = _options(spark, [Member(log)], consumer, starting_epoch, epochs_per_batch, epoch_column)
     return _stream(spark, log, options, columns)
 
 
@@ -75,20 +74,29 @@ def read_logs(
         raise PipelineError("a log stands twice in read_logs: read it once and use the stream twice")
     if len(logs) > 1 and consumer is None:
         raise PipelineError("logs that are read together need a name: pass consumer=...")
-    options = _options(spark, logs, consumer, starting_epoch, epochs_per_batch, epoch_column)
+    members = [Member(log) for log in logs]
+    options = _options(spark, members, consumer, starting_epoch, epochs_per_batch, epoch_column)
     return [_stream(spark, log, options, None) for log in logs]
+
+
+def read_members(
+    spark: SparkSession, members: Sequence[Member], *, consumer: str, epochs_per_batch: int
+) -> list[DataFrame]:
+    """As `read_logs`; a log that is read with a lag gives no watermark, because it would wait for itself."""
+    options = _options(spark, members, consumer, "earliest", epochs_per_batch, None)
+    return [_stream(spark, m.log, options, None, event_time=not m.lag) for m in members]
 
 
 def _options(
     spark: SparkSession,
-    logs: Sequence[str],
+    members: Sequence[Member],
     consumer: str | None,
     starting_epoch: str | int,
     epochs_per_batch: int | str,
     epoch_column: str | None,
 ) -> dict[str, str]:
     given = {
-        "together": json.dumps(list(logs)),
+        "together": encode_members(members),
         "consumer": consumer,
         "startingEpoch": str(starting_epoch),
         "epochsPerBatch": str(epochs_per_batch),
@@ -98,12 +106,19 @@ def _options(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _stream(spark: SparkSession, log: str, options: dict[str, str], columns: Sequence[str] | None) -> DataFrame:
-    described = EpochLog.open(log).header.schema
-    event_time = event_time_columns(described)
-    if event_time:
+def _stream(
+    spark: SparkSession,
+    log: str,
+    options: dict[str, str],
+    columns: Sequence[str] | None,
+    *,
+    event_time: bool = True,
+) -> DataFrame:
+    header = EpochLog.open(log).header
+    restores = event_time and header.event_time
+    if restores:
         options = {**options, "watermarkColumn": MARKER}
-    schema = source_schema(described, ReadOptions.parse({"log": log, **options}, 1), columns)
+    schema = source_schema(header.schema, ReadOptions.parse({"log": log, **options}, 1), columns)
     reader = spark.readStream.format("tidelock").options(log=log, **options).schema(schema)
     stream = reader.load()
-    return restore(stream, event_time) if event_time else stream
+    return restore(stream, event_time_columns(header.schema)) if restores else stream

@@ -19,6 +19,8 @@ SETTINGS: Mapping[str, str] = {
     # Rows go to and from Python through a Unix socket instead of TCP. Its path must stay under 108 characters:
     # where the temporary directory is longer, set spark.python.unix.domain.socket.dir to a short one.
     "spark.python.unix.domain.socket.enabled": "true",
+    # The jobs of several queries share the cores, instead of waiting for each other.
+    "spark.scheduler.mode": "FAIR",
 }
 """What Tidelock wants of a session; none of it changes results."""
 

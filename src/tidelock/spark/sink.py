@@ -1,15 +1,12 @@
 """Writing a stream to an epoch log: from `foreachBatch`, exactly once.
 
-One batch, one entry. Inside `foreachBatch` Spark has already put the batch's offsets on disk, and they say which
-input epochs it takes: a query whose sources are all logs gives its entry their epochs; any other query is the
-head of a chain and numbers its epochs by its batches. The executors write the parts in parallel, the driver
+One batch, one entry, for the epochs of the batch. The executors write the parts in parallel, the driver
 publishes the manifest. A batch that is run again after a crash finds its entry and only computes, so that Spark
 gets its state and its watermark, and nothing is published twice.
 """
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,15 +17,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import InternalError, PipelineError
+from tidelock.epochs import Epoch
+from tidelock.errors import PipelineError
 from tidelock.log import EpochLog, LogWriter, Retention
 from tidelock.log.entry import Manifest, Part, Watermark
 from tidelock.log.parts import PART_BYTES, write_batches
 from tidelock.log.store import open_store
-from tidelock.log.window import InputRange
-from tidelock.spark.checkpoint import BatchOffsets, Checkpoint
+from tidelock.spark.batches import Batches, Gate, OpenGate, Work
 from tidelock.spark.failures import told_shortly
+from tidelock.spark.plans import has_watermark
+from tidelock.spark.queries import compute, passing, start_query
 from tidelock.spark.schema import (
     arrow_schema,
     check_fits,
@@ -38,9 +36,6 @@ from tidelock.spark.schema import (
     readable,
 )
 from tidelock.spark.watermark import after_batch
-
-_NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
-_starting = threading.Lock()
 
 
 def write_log(
@@ -72,86 +67,68 @@ def write_log(
         PipelineError: ``stream`` is not a stream.
         SchemaMismatch: its columns cannot be stored, or are not those of the log.
     """
+    created = make_log(stream, log, retention)
+    sink = LogSink(stream.sparkSession, created, checkpoint)
+    return start_query(stream, sink, checkpoint=checkpoint, mode=mode, name=name, trigger=trigger)
+
+
+def make_log(stream: DataFrame, log: str, retention: Retention | None = None) -> EpochLog:
+    """The log at the URL ``log`` for the rows of ``stream``, made if it is not there.
+
+    Raises:
+        PipelineError: ``stream`` is not a stream.
+        SchemaMismatch: its columns cannot be stored, or are not those of the log.
+    """
     if not stream.isStreaming:
         raise PipelineError("write_log takes a streaming DataFrame, and this one is a batch")
-    created = EpochLog.create(log, describe(stream.schema), retention=retention)
+    event_time = has_watermark(stream)
+    created = EpochLog.create(log, describe(stream.schema), retention=retention, event_time=event_time)
     check_fits(stream.schema, created.header.schema, log)
-    sink = LogSink(stream.sparkSession, created, checkpoint)
-    writer = stream.writeStream.outputMode(mode).foreachBatch(sink)
-    writer = writer.option("checkpointLocation", checkpoint)
-    if name is not None:
-        writer = writer.queryName(name)
-    if trigger is not None:
-        writer = writer.trigger(**trigger)
-    return _start_without_empty_batches(stream.sparkSession, writer.start)
-
-
-def _start_without_empty_batches(spark: SparkSession, start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    # A query copies its session's settings when it starts, so the user's own setting is only lent.
-    with _starting:
-        before = spark.conf.get(_NO_DATA_BATCHES)
-        spark.conf.set(_NO_DATA_BATCHES, "false")
-        try:
-            return start()
-        finally:
-            spark.conf.set(_NO_DATA_BATCHES, str(before))
+    return created
 
 
 class LogSink:
     """The function for `foreachBatch`. Made on the driver, once per run of a query."""
 
-    def __init__(self, spark: SparkSession, log: EpochLog, checkpoint: str) -> None:
+    def __init__(self, spark: SparkSession, log: EpochLog, checkpoint: str, gate: Gate | None = None) -> None:
         self._spark = spark
         self._log = log
-        self._checkpoint = Checkpoint(spark, checkpoint)
+        self._batches = Batches(spark, checkpoint, log.url)
+        self._gate = gate or OpenGate()
         self._writer: LogWriter = log.take_over(owner=f"run {uuid.uuid4().hex[:8]} on {checkpoint}")
         self._schema = readable(log.header.schema)
-        self._event_time = event_time_columns(log.header.schema)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Publish ``rows`` as the entry of batch ``batch_id``, unless that has been done."""
         with told_shortly(f"{self._log.url}: batch {batch_id}"):
-            self._process(rows, batch_id)
+            work = self._batches.work(batch_id)
+            if work is None:
+                compute(rows)
+                return
+            with passing(self._gate, work):
+                self._process(rows, work)
 
-    def _process(self, rows: DataFrame, batch_id: int) -> None:
-        manifest = self._describe(batch_id)
-        if manifest is None or self._writer.is_published(manifest.entry):
-            rows.write.format("noop").mode("overwrite").save()
+    def _process(self, rows: DataFrame, work: Work) -> None:
+        manifest = self._manifest(work)
+        if self._writer.is_published(manifest.entry):
+            compute(rows)
             return
-        parts = self._write_parts(rows, manifest.covers.last)
-        watermark = self._watermark(batch_id)
-        self._writer.publish(replace(manifest, parts=parts, watermark=watermark))
+        parts = self._write_parts(rows, work.covers.last)
+        self._writer.publish(replace(manifest, parts=parts, watermark=self._watermark(work)))
         self._writer.truncate()
 
-    def _describe(self, batch_id: int) -> Manifest | None:
-        """The manifest of a batch, before its rows are known; None if it takes no epoch."""
-        offsets = self._checkpoint.offsets(batch_id)
-        inputs = offsets.inputs(self._checkpoint.offsets(batch_id - 1) if batch_id else None)
-        if offsets.follows_logs and not inputs:
-            return None
-        epochs = self._common(inputs, offsets) if offsets.follows_logs else EpochRange.single(Epoch(batch_id))
+    def _manifest(self, work: Work) -> Manifest:
+        """The manifest of a batch, before its rows are known."""
         return Manifest(
             log=self._log.header.id,
-            covers=epochs,
+            covers=work.covers,
             schema=self._log.header.schema,
             parts=(),
-            inputs=inputs,
-            offsets=offsets.sources,
-            query=self._checkpoint.query_id(),
-            batch=batch_id,
+            inputs=work.inputs,
+            offsets=work.offsets,
+            query=work.query,
+            batch=work.batch,
         )
-
-    def _common(self, inputs: tuple[InputRange, ...], offsets: BatchOffsets) -> EpochRange:
-        if not offsets.advance_together:
-            raise PipelineError(
-                f"{self._log.url}: this query reads several logs one by one: read them with one call of "
-                "tidelock.read_logs and use a new checkpoint, so that they take the same epochs"
-            )
-        covers = {i.covers for i in inputs}
-        if len(covers) != 1 or len(inputs) != len(offsets.sources):
-            taken = ", ".join(f"{i.name} {i.covers}" for i in inputs)
-            raise InternalError(f"{self._log.url}: a batch took different epochs: {taken}")
-        return covers.pop()
 
     def _write_parts(self, rows: DataFrame, last: Epoch) -> tuple[Part, ...]:
         write = _part_writer(self._log.url, self._writer.part_prefix(last), arrow_schema(self._schema))
@@ -162,11 +139,12 @@ class LogSink:
         written = ordered.mapInArrow(write, described).collect()
         return tuple(Part(**row.asDict()) for row in written)
 
-    def _watermark(self, batch_id: int) -> Watermark | None:
-        if not self._event_time:
+    def _watermark(self, work: Work) -> Watermark | None:
+        if not self._log.header.event_time:
             return None
-        before = self._checkpoint.offsets(batch_id).watermark_ms
-        return Watermark(before, after_batch(self._spark, self._checkpoint.query_id()), self._event_time)
+        before = self._batches.checkpoint.offsets(work.batch).watermark_ms
+        columns = event_time_columns(self._log.header.schema)
+        return Watermark(before, after_batch(self._spark, work.query), columns)
 
 
 def _part_writer(

@@ -1,9 +1,10 @@
 """`spark.readStream.format("tidelock")`: an epoch log as a source whose batches end exactly on epochs.
 
 Positions. Spark keeps for every batch the offset at which it ends; ``{..., "start": 4, "epoch": 7}`` is a batch
-of epochs 5 to 7. A new query stands at a word, `earliest` or `latest`; its first batch makes that a number for
-good, also when there is nothing to read yet, and has the start with it, so that it reads the same when it is run
-again. (Spark runs a first batch in any case.)
+of epochs 5 to 7, in the query's own count (a log that is read with a lag is that much behind it). A new query
+stands at a word, `earliest` or `latest`; its first batch makes that a number for good, also when there is nothing
+to read yet, and has the start with it, so that it reads the same when it is run again. (Spark runs a first batch
+in any case.)
 
 Cursors. Spark asks for the end of the next batch only after the previous one is in its commit log. The position
 that it gives with that question is therefore durable, and the cursor moves there, and nowhere else.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -34,11 +35,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import LongType, StructType, TimestampType
 
-from tidelock.epochs import Epoch, EpochRange
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
-from tidelock.log.rounds import ALL_EPOCHS, Rounds
+from tidelock.log.rounds import ALL_EPOCHS, Reading, Rounds
 from tidelock.spark.options import ReadOptions
 from tidelock.spark.schema import arrow_schema, check_selection, readable, select
 
@@ -232,7 +233,8 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if end["start"] == end["epoch"]:
             return []
         self._check_same_log(end)
-        return self._plan(list(self._log.manifests(Epoch(end["start"]), Epoch(end["epoch"]))))
+        first, last = self._own(end["start"]), self._own(end["epoch"])
+        return self._plan([self._wanted(manifest) for manifest in self._log.manifests(first, last)])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; runs on an executor."""
@@ -240,6 +242,16 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._rows(partition)
 
     # -- the driver's side
+
+    def _own(self, epoch: int) -> Epoch:
+        """The epoch of this log that belongs to the query's ``epoch``."""
+        return Epoch(max(BEFORE_FIRST, epoch - self._options.lag))
+
+    def _wanted(self, manifest: Manifest) -> Manifest:
+        """The manifest as this consumer is to see it: without rows if they were set aside for it."""
+        consumer = self._options.consumer
+        aside = consumer is not None and self._log.is_set_aside(consumer, manifest.covers)
+        return replace(manifest, parts=()) if aside else manifest
 
     @property
     def _log(self) -> EpochLog:
@@ -251,9 +263,9 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _open(self) -> tuple[EpochLog, Rounds]:
         if self._opened is None:
-            logs = {url: EpochLog.open(url) for url in self._options.together}
-            rounds = Rounds(list(logs.values()), self._options.consumer)
-            self._opened = logs[self._options.log], rounds
+            readings = {m.log: Reading(EpochLog.open(m.log), m.lag) for m in self._options.together}
+            rounds = Rounds(list(readings.values()), self._options.consumer)
+            self._opened = readings[self._options.log].log, rounds
         return self._opened
 
     def _position(self, start: dict[str, Any]) -> Epoch:
@@ -267,7 +279,8 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _offset(self, **position: int | str) -> dict[str, Any]:
         header = self._log.header
         together = len(self._options.together)
-        return {"tidelock": header.id, "name": header.name, "together": together, **position}
+        lag = {"lag": self._options.lag} if self._options.lag else {}
+        return {"tidelock": header.id, "name": header.name, "together": together, **lag, **position}
 
     def _check_same_log(self, offset: dict[str, Any]) -> None:
         if offset["tidelock"] != self._log.header.id:
@@ -278,5 +291,5 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _keep(self, position: Epoch) -> None:
         consumer = self._options.consumer
-        if consumer is not None and self._log.cursor(consumer) != position:
-            self._log.move_cursor(consumer, position)
+        if consumer is not None and self._log.cursor(consumer) != self._own(position):
+            self._log.move_cursor(consumer, self._own(position))

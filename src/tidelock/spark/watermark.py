@@ -70,10 +70,18 @@ def _is_stateful(node: Any) -> bool:
 
 def restore(stream: DataFrame, columns: Mapping[str, int]) -> DataFrame:
     """The stream of a log read with the marker column, with the watermark of its writer."""
-    barrier = F.spark_partition_id() >= 0  # always true, and not deterministic in Spark's terms
-    marked = stream.withWatermark(MARKER, "0 seconds").where(F.col(MARKER).isNull() & barrier)
+    marked = stream.withWatermark(MARKER, "0 seconds").where(F.col(MARKER).isNull() & _always())
     fields = [field for field in stream.schema if field.name != MARKER]
     return marked.select([_with_delay(field, columns.get(field.name)) for field in fields])
+
+
+def unmoved(stream: DataFrame) -> DataFrame:
+    """The same stream; Spark moves no condition of what comes later below this point."""
+    return stream.where(_always())
+
+
+def _always() -> Column:
+    return F.spark_partition_id() >= 0  # always true, and not deterministic in Spark's terms
 
 
 def _with_delay(field: StructField, delay_ms: int | None) -> Column:

@@ -15,7 +15,7 @@ from tests.contract.log_store_contract import SCHEMA, covers, publish  # noqa: E
 from tidelock.epochs import Epoch  # noqa: E402
 from tidelock.errors import PipelineError  # noqa: E402
 from tidelock.log import EpochLog, LogWriter  # noqa: E402
-from tidelock.log.rounds import ALL_EPOCHS, Decision, Rounds  # noqa: E402
+from tidelock.log.rounds import ALL_EPOCHS, Decision, Reading, Rounds  # noqa: E402
 
 
 class Pair:
@@ -26,8 +26,8 @@ class Pair:
         self.restart()
 
     def restart(self) -> None:
-        logs = [writer.log for writer in self.writers]
-        self.sources = [Rounds(logs, "c") for _ in "ab"]
+        readings = [Reading(writer.log) for writer in self.writers]
+        self.sources = [Rounds(readings, "c") for _ in "ab"]
 
     def grow(self, which: int) -> None:
         writer = self.writers[which]

@@ -1,0 +1,1 @@
+"""Pipelines that run: declared, cut, started, watched, restarted, stopped, copied and restored."""

@@ -1,0 +1,264 @@
+"""Disaster recovery, the first half: a home is copied while its queries run (Segment Backup, chapter 3).
+
+Theory of operation
+-------------------
+A pass goes through the segments, readers before those they read from. For each it takes the newest committed
+batch, copies the checkpoint's files of that batch, the segment's log and the epochs that its sink has written, and
+at last writes the snapshot, a document that names them all: what no snapshot names does not count.
+
+A snapshot is never ahead of the snapshots of what it reads from. A log entry can be read before the batch that
+made it is committed, so a reader may be ahead for a moment; then an earlier batch of it is taken. Hence the
+snapshots of a complete pass fit together. Some older ones are kept, so whatever ends a pass in the middle leaves
+the state of the pass before, or a fresher one; `tidelock.recovery.adjust` finds it.
+
+Nothing goes before it is copied: the cursor `backup` on every log that a segment reads stays behind the oldest
+snapshot that is kept of each reader. A log that no segment reads has no such cursor: without cursors it keeps what
+its retention says, and with this one alone it would keep nothing. Its copy follows it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import BackendUnavailable, LogNotFound, PipelineError
+from tidelock.log import EpochLog
+from tidelock.recovery import Link
+from tidelock.runtime.backup_checkpoints import CheckpointCopy, committed
+from tidelock.runtime.backup_generations import Generation, make_current, open_generation
+from tidelock.runtime.backup_logs import LogCopy
+from tidelock.runtime.backup_snapshots import Snapshot
+from tidelock.runtime.backup_store import BackupStore
+from tidelock.runtime.home import Home, Record, SegmentRecord
+
+CURSOR = "backup"
+"""The consumer that a copy is for the logs."""
+
+_KEPT = 3
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one pass has done."""
+
+    generation: str
+    copied: dict[str, Epoch]
+    """The epoch of every segment's newest snapshot."""
+    bytes: int
+    seconds: float
+
+
+class Backup:
+    """Copies a home to a URL, again and again. One thread at a time; the queries are not touched."""
+
+    def __init__(self, home: Home, url: str, clock: Callable[[], float] = time.time) -> None:
+        self._home = home
+        self._store = BackupStore(url)
+        self._clock = clock
+        self._generation: Generation | None = None
+
+    def run_until(self, stop: threading.Event, pause: float, on_error: Callable[[Exception], None]) -> None:
+        """Copy until ``stop`` is set, with ``pause`` seconds between passes; failures are told and tried again."""
+        while not stop.is_set():
+            try:
+                self.copy()
+            except Exception as error:  # a pipeline never ends because of its backup
+                on_error(error)
+            stop.wait(pause)
+
+    def copy(self) -> Progress:
+        """Copy what is new: one pass. Whatever ends it, the copy can be restored if it could be before.
+
+        Raises:
+            PipelineError: nothing has run here, or the URL holds the copy of another home.
+            BackendUnavailable: the target does not work.
+            LogCorrupt: a log of the home is damaged.
+        """
+        started = self._clock()
+        try:
+            generation = self._opened()
+            before = generation.bytes_written
+            self._copy_segments(generation)
+            self._trim(generation)
+            make_current(self._store, generation)
+        except Exception as error:
+            self._generation = None  # what the target really holds is looked up again
+            self._report({"error": f"{type(error).__name__}: {error}", "failed_at": self._clock()})
+            raise
+        seconds = self._clock() - started
+        copied = {name: _newest(copy).epoch for name, copy in generation.checkpoints.items()}
+        progress = Progress(generation.name, copied, generation.bytes_written - before, seconds)
+        self._report(self._facts(generation, progress))
+        return progress
+
+    def _opened(self) -> Generation:
+        record, known = self._home.known(), self._generation
+        if known is None or known.record != record or known.has_gone_back():
+            known = self._generation = open_generation(self._store, self._home, record, self._clock)
+        _register(record, anew=known.is_empty)
+        return known
+
+    # -- one segment
+
+    def _copy_segments(self, generation: Generation) -> None:
+        copied: dict[str, Epoch] = {}
+        for segment in reversed(generation.record.segments):
+            copied[segment.name] = self._copy_segment(generation, segment, copied)
+
+    def _copy_segment(self, generation: Generation, segment: SegmentRecord, copied: dict[str, Epoch]) -> Epoch:
+        copy = generation.checkpoints[segment.name]
+        snapshot = self._snapshot(copy, segment, copied)
+        self._copy_outcome(generation, segment, snapshot or _newest(copy))
+        if snapshot is not None:
+            copy.add(snapshot)
+        return _newest(copy).epoch
+
+    def _snapshot(self, copy: CheckpointCopy, segment: SegmentRecord, copied: dict[str, Epoch]) -> Snapshot | None:
+        """A snapshot of the newest batch that fits, its files copied; None if the last one is of that batch."""
+        number = copy.newest.number + 1 if copy.newest else 0
+        for _ in range(_ATTEMPTS):
+            batches, taken_at = self._fitting(segment, copied), self._clock()
+            if not batches:
+                return None if copy.newest else Snapshot(number, None, BEFORE_FIRST, taken_at, {}, {})
+            batch = max(batches)
+            if copy.newest and copy.newest.batch == batch:
+                return None
+            snapshot = Snapshot(number, batch, batches[batch], taken_at, batches, copy.copy_files(batch))
+            if snapshot.epoch in snapshot.safe(snapshot.files):
+                return snapshot  # otherwise some of it was cleaned up, and there is a newer batch
+        raise BackendUnavailable(
+            f"segment {segment.name}: Spark cleans up batches faster than they can be copied; raise "
+            "spark.sql.streaming.minBatchesToRetain, or copy to a nearer place"
+        )
+
+    def _fitting(self, segment: SegmentRecord, copied: dict[str, Epoch]) -> dict[int, Epoch]:
+        """The committed batches of a segment that are not ahead of what it reads from."""
+        # Their positions first: they only grow, and are copied later.
+        limits = [
+            (Link(log, lag), copied[log] if log in copied else position(self._home, log))
+            for log, lag in segment.inputs
+            if log != segment.name
+        ]
+        found = committed(self._home.checkpoint(segment.name))
+        return {
+            batch: epoch
+            for batch, epoch in found.items()
+            if all(link.position(epoch) <= limit for link, limit in limits)
+        }
+
+    def _copy_outcome(self, generation: Generation, segment: SegmentRecord, snapshot: Snapshot) -> None:
+        """Copy what a segment has given to others up to the epoch of ``snapshot``, and perhaps more."""
+        if segment.name in generation.logs:
+            generation.logs[segment.name].copy()
+        for letters in generation.dead(segment.name):
+            letters.copy()
+        generation.outputs[segment.name].copy(snapshot.epoch)
+
+    # -- what is no longer needed
+
+    def _trim(self, generation: Generation) -> None:
+        for copy in generation.checkpoints.values():
+            copy.keep(_KEPT)
+        for name, log in generation.logs.items():
+            _trim_log(generation, name, log)
+
+    # -- how it is going
+
+    def _facts(self, generation: Generation, progress: Progress) -> dict[str, Any]:
+        segments = {
+            name: {"copied": _newest(copy).epoch, "taken_at": _newest(copy).taken_at}
+            for name, copy in generation.checkpoints.items()
+        }
+        return {
+            "generation": progress.generation,
+            "finished_at": self._clock(),
+            "seconds": progress.seconds,
+            "bytes": progress.bytes,
+            "error": None,
+            "segments": _with_gaps(self._home, segments, self._clock()),
+        }
+
+    def _report(self, fields: dict[str, Any]) -> None:
+        before = self._home.document("backup") or {}
+        self._home.put_document("backup", {**before, "url": self._store.url, **fields})
+
+
+def status(home: Home, clock: Callable[[], float] = time.time) -> dict[str, Any]:
+    """How far the copy of a home is, and how far behind the home: the freshness gap (Segment Backup, section 3.1).
+
+    Raises:
+        PipelineError: the home has no backup.
+    """
+    document = home.document("backup")
+    if document is None:
+        raise PipelineError(f"{home.root} has no backup: start its pipeline with `tidelock run --backup URL`")
+    return {**document, "segments": _with_gaps(home, document.get("segments", {}), clock())}
+
+
+def release(home: Home) -> None:
+    """Let the logs of a home go on without waiting for its copy: for a run that has no backup any more."""
+    for segment in home.known().segments:
+        log = _opened_log(segment.log)
+        if log is not None:
+            log.forget(CURSOR)
+
+
+def position(home: Home, segment: str) -> Epoch:
+    """The newest committed epoch of a segment, whose query may be running."""
+    return max(committed(home.checkpoint(segment)).values(), default=BEFORE_FIRST)
+
+
+def _with_gaps(home: Home, segments: dict[str, Any], now: float) -> dict[str, Any]:
+    return {name: _with_gap(copied, position(home, name), now) for name, copied in segments.items()}
+
+
+def _with_gap(copied: dict[str, Any], live: Epoch, now: float) -> dict[str, Any]:
+    """What is known of a segment's copy, with its distance to the segment, in epochs and in seconds."""
+    behind = max(0, live - copied["copied"])
+    return {**copied, "live": live, "behind": behind, "age": now - copied["taken_at"] if behind else 0.0}
+
+
+def _newest(copy: CheckpointCopy) -> Snapshot:
+    """The newest snapshot of a segment that has been copied."""
+    return copy.snapshots[-1]
+
+
+def _register(record: Record, *, anew: bool) -> None:
+    """Keep the logs from dropping what has not been copied, from now on; ``anew``: nothing has been."""
+    for segment in record.segments:
+        log = _opened_log(segment.log) if record.readers(segment.name) else None
+        if log is not None and (anew or log.cursor(CURSOR) is None):
+            log.move_cursor(CURSOR, _head(log))
+
+
+def _trim_log(generation: Generation, name: str, copy: LogCopy) -> None:
+    """Give the log free up to what all kept snapshots of its readers have passed; then shorten its copy too."""
+    log = copy.log()
+    if log is None:
+        return
+    positions = [
+        Link(name, lag).position(generation.checkpoints[reader.name].snapshots[0].epoch)
+        for reader in generation.record.segments
+        for read, lag in reader.inputs
+        if read == name
+    ]
+    if positions:
+        log.move_cursor(CURSOR, min(*positions, copy.tail))
+    copy.cut(min([*positions, _head(log)]))
+
+
+def _opened_log(url: str | None) -> EpochLog | None:
+    try:
+        return None if url is None else EpochLog.open(url)
+    except LogNotFound:
+        return None
+
+
+def _head(log: EpochLog) -> Epoch:
+    ranges = log.ranges()
+    return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST

@@ -1,0 +1,152 @@
+"""Where a copy is kept: named files behind any fsspec URL, a plain directory included.
+
+A file appears under its name when it is complete: a local one is written aside and renamed, an object store
+shows an object when its upload has ended. A reader does not rely on that: everything that is copied has its size
+and checksum written down elsewhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
+
+_CHUNK = 1 << 20
+
+
+class BackupStore:
+    """Files under a URL; names are relative and have forward slashes. One thread at a time."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        try:
+            self._files, root = url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise PipelineError(f"{url!r} cannot hold a backup: {error}") from error
+        self._root = str(root).rstrip("/")
+        self._made: set[str] = set()
+        self.bytes_written = 0
+
+    def under(self, folder: str) -> BackupStore:
+        """The same store, one folder deeper."""
+        return BackupStore(f"{self.url}/{folder}")
+
+    # -- reading
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if there is none."""
+        with self._translated(f"read {name}"):
+            try:
+                return bytes(self._files.cat_file(self._path(name)))
+            except FileNotFoundError:
+                return None
+
+    def download(self, name: str, target: Path) -> tuple[int, int] | None:
+        """Bring a file to a local path; returns its size and CRC-32 as they came, or None if there is none."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        size, crc32 = 0, 0
+        with self._translated(f"read {name}"):
+            try:
+                with self._files.open(self._path(name), "rb") as content, target.open("wb") as file:
+                    while chunk := content.read(_CHUNK):
+                        file.write(chunk)
+                        size, crc32 = size + len(chunk), zlib.crc32(chunk, crc32)
+            except FileNotFoundError:
+                return None
+        return size, crc32
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The files below a folder, by their names relative to it, with their sizes; hidden ones are left out."""
+        with self._translated(f"list {folder}"):
+            self._files.invalidate_cache()
+            base = self._path(folder)
+            found = self._files.find(base, detail=True)
+        names = {str(path)[len(base) :].lstrip("/"): int(facts["size"]) for path, facts in found.items()}
+        return {name: size for name, size in names.items() if not name.rpartition("/")[2].startswith(".")}
+
+    def folders(self) -> list[str]:
+        """The names of the folders right here, sorted."""
+        with self._translated("list"):
+            self._files.invalidate_cache()
+            if not self._files.isdir(self._root):
+                return []
+            found = self._files.ls(self._root, detail=True)
+        return sorted(str(f["name"]).rstrip("/").rpartition("/")[2] for f in found if f["type"] == "directory")
+
+    # -- writing
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make or replace a file."""
+        with self._appearing(name) as file:
+            file.write(data)
+        self.bytes_written += len(data)
+
+    def upload(self, name: str, source: Path) -> None:
+        """Make or replace a file from a local one."""
+        with source.open("rb") as content, self._appearing(name) as file:
+            shutil.copyfileobj(content, file, _CHUNK)
+            self.bytes_written += content.tell()
+
+    @contextmanager
+    def _appearing(self, name: str) -> Iterator[BinaryIO]:
+        with self._translated(f"write {name}"):
+            path = self._path(name)
+            aside = self._aside(path)
+            self._make_folder(path.rpartition("/")[0])
+            try:
+                with self._files.open(aside, "wb") as file:
+                    yield file
+                if aside != path:
+                    self._files.mv(aside, path)
+            except BaseException:
+                self.remove([aside.removeprefix(f"{self._root}/")])
+                raise
+
+    def _make_folder(self, path: str) -> None:
+        if path not in self._made:  # an object store asks its server every time
+            self._files.makedirs(path, exist_ok=True)
+            self._made.add(path)
+
+    def _aside(self, path: str) -> str:
+        if not isinstance(self._files, LocalFileSystem):
+            return path
+        folder, _, name = path.rpartition("/")
+        return f"{folder}/.{name[:100]}.{uuid.uuid4().hex}"
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, in the order given; those that are gone already are not missed."""
+        for name in names:
+            with self._translated(f"remove {name}"):
+                try:
+                    self._files.rm_file(self._path(name))
+                except FileNotFoundError:
+                    continue
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        with self._translated(f"remove {folder}"):
+            self._files.rm(self._path(folder), recursive=True)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        """Whatever a file system raises, as an error of ours."""
+        try:
+            yield
+        except TidelockError:
+            raise
+        except Exception as error:
+            raise BackendUnavailable(
+                f"the backup at {self.url} does not work: cannot {doing} ({error!r}); the next pass tries again"
+            ) from error

@@ -1,0 +1,64 @@
+"""Setting the input of an epoch aside that a segment cannot process.
+
+The rows are copied to a log of their own, with the lineage that says where they came from; then the segment is
+told to see that epoch without rows. In this order, and both steps can be done again: a crash between them loses
+nothing and repeats nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelock.epochs import Epoch, EpochRange
+from tidelock.errors import LogCorrupt
+from tidelock.log import EpochLog, LogWriter
+from tidelock.log.entry import Manifest, Part
+from tidelock.log.window import InputRange
+
+
+def set_aside(log: EpochLog, segment: str, covers: EpochRange, dead: str) -> int:
+    """Copy the rows of ``covers`` from ``log`` to the log at the URL ``dead``, and hide them from ``segment``.
+
+    Returns how many rows these are. Durable and idempotent.
+    """
+    letters = EpochLog.create(dead, log.header.schema, name=f"{segment}.{log.header.name}")
+    writer = letters.take_over(f"dead letters of {segment}")
+    rows = 0
+    for manifest in log.manifests(Epoch(covers.first - 1), covers.last):
+        rows += manifest.rows
+        if not _is_copied(writer, log, manifest):
+            writer.publish(_copy(writer, log, manifest, segment))
+        log.set_aside(segment, manifest.covers)
+    return rows
+
+
+def _is_copied(writer: LogWriter, log: EpochLog, manifest: Manifest) -> bool:
+    origin = (_origin(log, manifest),)
+    return any(entry.inputs == origin for entry in writer.window.entries)
+
+
+def _origin(log: EpochLog, manifest: Manifest) -> InputRange:
+    return InputRange(log.header.id, log.header.name, manifest.covers)
+
+
+def _copy(writer: LogWriter, log: EpochLog, manifest: Manifest, segment: str) -> Manifest:
+    number = Epoch(writer.window.tail + 1)  # dead letters are rare: they have a count of their own
+    parts = tuple(_copy_part(writer, log, part, number) for part in manifest.parts)
+    return replace(
+        manifest,
+        log=writer.log.header.id,
+        covers=EpochRange.single(number),
+        parts=parts,
+        inputs=(_origin(log, manifest),),
+        query=segment,
+        batch=number,
+    )
+
+
+def _copy_part(writer: LogWriter, log: EpochLog, part: Part, number: Epoch) -> Part:
+    name = f"{writer.part_prefix(number)}{part.file}"
+    content = log.store.read_part(part.file)
+    if content is None:
+        raise LogCorrupt(f"{log.url}: part {part.file} is missing, so its rows cannot be set aside")
+    writer.log.store.write_part(name, lambda file: file.write(content))
+    return replace(part, file=name)

@@ -1,0 +1,227 @@
+"""The home of a job: the directory in which everything is that a run leaves for the next one.
+
+pipeline.json              what runs here: the pipeline's shape, its segments, its plan (sealed)
+lock                       held by the process that runs it
+status.json                how it is doing, rewritten all the time
+events.jsonl               what has happened, one line each
+request.json               what somebody asks the running process to do
+logs/<node>/               epoch logs, unless they are kept elsewhere
+checkpoints/<segment>/     Spark's checkpoints
+out/<sink>/                files of sinks that were given no other place
+dead/<segment>.<input>/    epochs that were set aside
+backup.json                how far the copy is, if there is one
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelock.errors import PipelineError
+from tidelock.log.sealed import seal, unseal
+from tidelock.recovery import Link, Shape
+
+
+@dataclass(frozen=True)
+class SegmentRecord:
+    """A segment as a home remembers it."""
+
+    name: str
+    operators: tuple[str, ...]
+    inputs: tuple[tuple[str, int], ...]
+    """The logs that it reads, by the names of their nodes, and their lags."""
+    log: str | None
+    """The URL of the log that it writes; None if it ends in a sink."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a home remembers of its pipeline: enough to look at it, copy it and restore it without its code."""
+
+    pipeline: str
+    signature: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    segments: tuple[SegmentRecord, ...]
+    subjects: Mapping[str, str]
+    """The public names of logs, with their URLs."""
+
+    def segment(self, name: str) -> SegmentRecord:
+        """The segment of that name."""
+        return next(segment for segment in self.segments if segment.name == name)
+
+    def shape(self) -> Shape:
+        """Who reads whose log, as the recovery machine wants it."""
+        return {s.name: tuple(Link(log, lag) for log, lag in s.inputs) for s in self.segments}
+
+    def readers(self, log: str) -> tuple[str, ...]:
+        """The segments that read the log of a node."""
+        return tuple(s.name for s in self.segments if log in dict(s.inputs))
+
+    def encode(self) -> bytes:
+        """The bytes that `decode` reads."""
+        segments = [
+            {"name": s.name, "operators": s.operators, "inputs": s.inputs, "log": s.log} for s in self.segments
+        ]
+        return seal(
+            {
+                "pipeline": self.pipeline,
+                "signature": self.signature,
+                "plan": self.plan,
+                "segments": segments,
+                "subjects": self.subjects,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Record:
+        """Read a record.
+
+        Raises:
+            LogCorrupt: the bytes are torn or damaged.
+            UnsupportedFormat: a newer release wrote them.
+        """
+        return unseal(data, where, cls._from_fields)
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> Record:
+        segments = tuple(
+            SegmentRecord(
+                s["name"], tuple(s["operators"]), tuple((log, lag) for log, lag in s["inputs"]), s["log"]
+            )
+            for s in fields["segments"]
+        )
+        return cls(fields["pipeline"], fields["signature"], fields["plan"], segments, fields["subjects"])
+
+
+class Home:
+    """A home directory; it is made when something is first put into it."""
+
+    def __init__(self, root: str | Path, logs: str | None = None) -> None:
+        self.root = Path(root).absolute()
+        self._logs = logs
+
+    # -- where things are
+
+    def log(self, node: str) -> str:
+        """The URL of a node's log."""
+        base = self._logs.rstrip("/") if self._logs else f"file:{self.root}/logs"
+        return f"{base}/{node}"
+
+    def checkpoint(self, segment: str) -> str:
+        """The checkpoint directory of a segment."""
+        return str(self.root / "checkpoints" / segment)
+
+    def out(self, sink: str) -> str:
+        """Where a file sink writes that was given no other place."""
+        return str(self.root / "out" / sink)
+
+    def dead(self, segment: str, log: str) -> str:
+        """The URL of the log that keeps what was set aside for a segment."""
+        return f"file:{self.root}/dead/{segment}.{log}"
+
+    # -- documents
+
+    def record(self) -> Record | None:
+        """What runs here; None if nothing has run yet."""
+        data = self._read("pipeline.json")
+        return None if data is None else Record.decode(data, f"{self.root}/pipeline.json")
+
+    def known(self) -> Record:
+        """What runs here.
+
+        Raises:
+            PipelineError: nothing has run here.
+        """
+        record = self.record()
+        if record is None:
+            raise PipelineError(
+                f"{self.root} is not the home of a pipeline: give the one that `tidelock run --home` was given"
+            )
+        return record
+
+    def remember(self, record: Record) -> None:
+        """Write down what runs here. Durable."""
+        self._write("pipeline.json", record.encode(), durable=True)
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """A small document of the running process: ``status``, ``request``, ``backup``."""
+        data = self._read(f"{name}.json")
+        return None if data is None else dict(json.loads(data))
+
+    def put_document(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Replace a small document; atomic, not durable."""
+        self._write(f"{name}.json", json.dumps(fields).encode(), durable=False)
+
+    def drop_document(self, name: str) -> None:
+        """Remove a small document, if it is there."""
+        (self.root / f"{name}.json").unlink(missing_ok=True)
+
+    def add_event(self, fields: Mapping[str, Any]) -> None:
+        """Add a line to the log of events."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "events.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(fields) + "\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has happened in all runs, oldest first; a last line that was cut off is left out."""
+        data = self._read("events.jsonl") or b""
+        whole = data[: data.rfind(b"\n") + 1]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    # -- one process at a time
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the home for this process.
+
+        Raises:
+            PipelineError: another process holds it.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise PipelineError(
+                    f"{self.root} is in use by process {file.read().strip() or 'unknown'}: stop it with "
+                    f"`tidelock stop --home {self.root}`, or use another home"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def is_held(self) -> bool:
+        """Whether a process runs this home now."""
+        if not (self.root / "lock").exists():
+            return False
+        with (self.root / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, data: bytes, *, durable: bool) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        aside = self.root / f".{name}.{uuid.uuid4().hex}"
+        with aside.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        aside.replace(self.root / name)

@@ -1,0 +1,304 @@
+"""Declaring a pipeline: sources, operators and sinks, wired by the names of their parameters.
+
+A declaration does nothing but remember. The graph is checked when it is asked for, the functions are called when
+the pipeline is prepared for a Spark session.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from tidelock.errors import PipelineError
+from tidelock.log import EpochLog, Retention
+from tidelock.log.log import check_name
+from tidelock.recovery import Bound, Policy
+from tidelock.runtime.home import Home
+from tidelock.spark.frames import DataFrame, SparkSession
+from tidelock.spark.reading import read_log
+from tidelock.spark.sinks import ConsoleSink, Deliver, FileSink, FunctionSink
+from tidelock.topology import Kind, Mode, Node, Topology, connect
+
+if TYPE_CHECKING:
+    from tidelock.runtime.preparing import PlanLike
+    from tidelock.runtime.run import Run
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+SinkMaker = Callable[[SparkSession, Home], Deliver]
+
+_KEPT_EPOCHS = 1000
+"""How much of its past a subject keeps for followers that come later."""
+
+
+@dataclass(frozen=True)
+class Care:
+    """How a pipeline is looked after while it runs."""
+
+    policy: Policy
+    bound: Bound
+    hang_after: float
+
+
+class Pipeline:
+    """A pipeline of sources, operators and sinks.
+
+    Args:
+        name: the job's name: letters, digits, `.`, `_` and `-`.
+        epoch: how often an epoch ends, as Spark writes intervals: `1 second`.
+        attempts: how often the same epoch may fail before it counts as poison.
+        on_poison: what happens to a poison epoch: `stop` stops the pipeline and tells why; `dead-letter` sets the
+            input of that epoch aside in a log of its own and goes on.
+        hang_after: after how many seconds a batch that does not end counts as failed.
+        max_pending_epochs: how many epochs that somebody has still to read a log may hold before its writer waits.
+        max_pending_bytes: the same in bytes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        epoch: str = "1 second",
+        attempts: int = 3,
+        on_poison: str = "stop",
+        hang_after: float = 600.0,
+        max_pending_epochs: int = 100,
+        max_pending_bytes: int = 1 << 30,
+    ) -> None:
+        if on_poison not in ("stop", "dead-letter"):
+            raise PipelineError(f"on_poison is {on_poison!r}: it must be 'stop' or 'dead-letter'")
+        for what, number in (("attempts", attempts), ("max_pending_epochs", max_pending_epochs)):
+            if number < 1:
+                raise PipelineError(f"{what} is {number}: it must be at least 1")
+        self.name = check_name(name, "pipeline")
+        self.epoch = epoch
+        self.care = Care(
+            Policy(attempts=attempts, on_poison="stop" if on_poison == "stop" else "dead-letter"),
+            Bound(max_pending_epochs, max_pending_bytes),
+            hang_after,
+        )
+        self._nodes: list[Node] = []
+        self._feedback: dict[str, str] = {}
+        self._published: dict[str, tuple[str, Retention]] = {}
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.sinks: dict[str, SinkMaker] = {}
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r})"
+
+    # -- declaring
+
+    def source(self, function: Function) -> Function:
+        """Declare a source: a function of the Spark session that returns a streaming DataFrame.
+
+        Raises:
+            PipelineError: it does not take exactly the session.
+        """
+        if list(inspect.signature(function).parameters) != ["spark"]:
+            raise PipelineError(
+                f"source {function.__name__} has to take the Spark session and nothing else: "
+                f"def {function.__name__}(spark)"
+            )
+        return self._declare(function, Node(function.__name__, Kind.SOURCE))
+
+    @overload
+    def operator(self, function: Function) -> Function: ...
+
+    @overload
+    def operator(
+        self, *, mode: Mode = "append", anchor: bool | None = None, failure_rate: float | None = None
+    ) -> Callable[[Function], Function]: ...
+
+    def operator(
+        self,
+        function: Function | None = None,
+        *,
+        mode: Mode = "append",
+        anchor: bool | None = None,
+        failure_rate: float | None = None,
+    ) -> Function | Callable[[Function], Function]:
+        """Declare an operator: a function of streaming DataFrames that returns one.
+
+        The names of its parameters say whose output it takes; a parameter named ``spark`` gets the session.
+
+        Args:
+            function: the function, when the decorator stands without brackets.
+            mode: Spark's output mode: `append`, `update` (a row replaces an earlier one of its key), `complete`.
+            anchor: True: its input is always kept in logs, so that it starts a segment; False: no cut is wanted
+                before it; None: the plan decides.
+            failure_rate: how often it is expected to fail, for the planner.
+        """
+        if function is None:
+            return partial(self._operator, mode=mode, anchor=anchor, failure_rate=failure_rate)
+        return self._operator(function, mode=mode, anchor=anchor, failure_rate=failure_rate)
+
+    def _operator(
+        self, function: Function, *, mode: Mode, anchor: bool | None, failure_rate: float | None
+    ) -> Function:
+        inputs = tuple(name for name in inspect.signature(function).parameters if name != "spark")
+        node = Node(function.__name__, Kind.OPERATOR, inputs, mode, anchor, failure_rate)
+        return self._declare(function, node)
+
+    @overload
+    def sink(self, function: Function) -> Function: ...
+
+    @overload
+    def sink(self, *, anchor: bool | None = None) -> Callable[[Function], Function]: ...
+
+    def sink(
+        self, function: Function | None = None, *, anchor: bool | None = None
+    ) -> Function | Callable[[Function], Function]:
+        """Declare a sink: a function of a (batch) DataFrame and of its epoch, called once per epoch.
+
+        After a failure it is called again with the same rows for the same epoch. If its effect is idempotent, or
+        stored together with the epoch, it happens exactly once.
+        """
+        if function is None:
+            return partial(self._sink, anchor=anchor)
+        return self._sink(function, anchor=anchor)
+
+    def _sink(self, function: Function, *, anchor: bool | None) -> Function:
+        inputs = tuple(name for name in inspect.signature(function).parameters if name != "epoch")
+        self.sinks[function.__name__] = lambda spark, home: FunctionSink(function)
+        return self._declare(function, Node(function.__name__, Kind.SINK, inputs, anchor=anchor))
+
+    def files(self, node: str, path: str | None = None, *, epochs: int = 1, name: str | None = None) -> None:
+        """Write what ``node`` gives as Parquet files, exactly once: one directory for every ``epochs`` epochs.
+
+        Args:
+            node: a source or an operator.
+            path: where to; the directory ``out/<name>`` of the home, if nothing is said.
+            epochs: how many epochs one directory holds.
+            name: the sink's name; ``<node>_files`` if nothing is said.
+        """
+        name = name or f"{node}_files"
+        self.sinks[name] = lambda spark, home: FileSink(spark, path or home.out(name))
+        self._nodes.append(Node(name, Kind.SINK, (node,), epochs_per_batch=epochs))
+
+    def console(self, node: str, *, rows: int = 20, name: str | None = None) -> None:
+        """Print the first ``rows`` rows of every epoch of ``node``."""
+        name = name or f"{node}_console"
+        self.sinks[name] = lambda spark, home: ConsoleSink(name, rows)
+        self._nodes.append(Node(name, Kind.SINK, (node,)))
+
+    def feedback(self, operator: str, *, schema: str) -> None:
+        """Make the edges from ``operator`` to what it depends on back edges.
+
+        What it gives in epoch N is input of epoch N+1. ``schema`` has its columns, as in `id long, score double`.
+        """
+        if operator in self._feedback:
+            raise PipelineError(f"the feedback of {operator} is declared twice")
+        self._feedback[operator] = schema
+
+    def publish(self, node: str, *, subject: str, keep_epochs: int = _KEPT_EPOCHS) -> None:
+        """Give the log of ``node`` a public name, under which other jobs can follow it.
+
+        Its last ``keep_epochs`` epochs stay, although nobody may have read them yet.
+        """
+        if node in self._published:
+            raise PipelineError(f"{node} is published twice")
+        self._published[node] = check_name(subject, "subject"), Retention(epochs=keep_epochs)
+
+    def subscribe(self, subject: str, *, home: str, name: str | None = None) -> None:
+        """Follow a subject of another job as a source, from its oldest kept epoch.
+
+        Args:
+            subject: the public name.
+            home: the home of the job that publishes it.
+            name: the source's name for the parameters of operators; the last part of the subject if nothing is
+            said.
+        """
+        name = name or subject.rpartition(".")[2]
+        consumer = check_name(f"{self.name}.{name}", "consumer")
+
+        def follow(spark: SparkSession) -> DataFrame:
+            return read_log(spark, _subject_log(subject, home), consumer=consumer)
+
+        self.functions[name] = follow
+        self._nodes.append(Node(name, Kind.SOURCE))
+
+    def _declare(self, function: Function, node: Node) -> Function:
+        self.functions[node.name] = function
+        self._nodes.append(node)
+        return function
+
+    # -- asking
+
+    def topology(self) -> Topology:
+        """The graph of the pipeline, checked.
+
+        Raises:
+            PipelineError: it cannot be; the message says why and what to do.
+        """
+        subjects = {node: subject for node, (subject, _) in self._published.items()}
+        unknown = sorted(subjects.keys() - {node.name for node in self._nodes})
+        if unknown:
+            raise PipelineError(
+                f"{', '.join(unknown)} is published, but there is no source or operator of that name"
+            )
+        nodes = [_with_subject(node, subjects.get(node.name)) for node in self._nodes]
+        return connect(self.name, nodes, self._feedback)
+
+    def retention(self, node: str) -> Retention:
+        """What the log of ``node`` keeps although all have read it."""
+        return self._published[node][1] if node in self._published else Retention()
+
+    # -- running
+
+    def start(
+        self,
+        spark: SparkSession,
+        home: str,
+        *,
+        log: str | None = None,
+        plan: PlanLike = None,
+        backup: str | None = None,
+        last_epoch: int | None = None,
+    ) -> Run:
+        """Start the pipeline in its home, or go on where it was. Returns at once.
+
+        Args:
+            spark: a session; `tidelock.session` makes a fitting one.
+            home: the directory that keeps its state; one home, one pipeline.
+            log: the URL under which its logs are kept; the directory ``logs`` of the home if nothing is said.
+            plan: `one` (only the cuts that Spark forces), `each` (a segment for every operator), a plan's document
+                or the path of one. A home that has run keeps its plan.
+            backup: the URL to which checkpoints and logs are copied while it runs.
+            last_epoch: stop by itself when this epoch has gone through everywhere.
+
+        Raises:
+            PipelineError: the pipeline cannot be, or another process runs in this home.
+            PlanError: the plan does not fit.
+        """
+        from tidelock.runtime.run import Run
+
+        place = Home(home, log)
+        return Run(self, spark, place, plan=plan, backup=backup, last_epoch=last_epoch)
+
+    def run(self, spark: SparkSession, home: str, **more: Any) -> dict[str, Any]:
+        """Run the pipeline until it is stopped; the arguments are those of `start`. Returns its last status.
+
+        Raises:
+            BatchFailed: a segment was given up; the message has the story.
+        """
+        started = self.start(spark, home, **more)
+        try:
+            started.wait()
+        except KeyboardInterrupt:
+            started.stop()
+            started.wait()
+        return started.status()
+
+
+def _with_subject(node: Node, subject: str | None) -> Node:
+    return replace(node, subject=subject)
+
+
+def _subject_log(subject: str, home: str) -> str:
+    record = Home(home).known()
+    if subject not in record.subjects:
+        known = ", ".join(record.subjects) or "nothing"
+        raise PipelineError(f"job {record.pipeline} in {home} does not publish {subject}: it publishes {known}")
+    return EpochLog.open(record.subjects[subject]).url

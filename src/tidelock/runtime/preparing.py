@@ -1,0 +1,152 @@
+"""From a declared pipeline to segments that can be started in a home."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelock.errors import PipelineError, PlanError
+from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.spark.describing import Described, describe_nodes
+from tidelock.spark.frames import SparkSession
+from tidelock.spark.segments import Segments
+from tidelock.topology import Cutting, Plan, Topology, cut
+
+PlanLike = Plan | Mapping[str, Any] | str | Path | None
+"""A plan, its document, `one`, `each`, or the path of a file with its document."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A pipeline that was built once, and cut."""
+
+    pipeline: Pipeline
+    cutting: Cutting
+    described: Mapping[str, Described]
+
+
+def prepare(pipeline: Pipeline, spark: SparkSession, plan: PlanLike = None) -> Prepared:
+    """Check, describe and cut ``pipeline``. Nothing runs and nothing is written.
+
+    Raises:
+        PipelineError: the pipeline cannot be.
+        PlanError: the plan does not fit it.
+    """
+    topology = pipeline.topology()
+    described = describe_nodes(spark, topology, pipeline.functions)
+    traits = {name: found.traits for name, found in described.items()}
+    dead_letters = pipeline.care.policy.on_poison == "dead-letter"
+    return Prepared(pipeline, cut(topology, _plan(plan, topology), traits, dead_letters=dead_letters), described)
+
+
+def settle(prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool) -> Segments:
+    """Make ``home`` the pipeline's home, or see that it is: its record, its logs.
+
+    ``asked``: the plan was asked for, and is not only the default. Idempotent.
+
+    Raises:
+        PipelineError: another pipeline lives there.
+        PlanError: it was started there under another plan.
+        SchemaMismatch: an operator has other columns than its log.
+    """
+    cutting = prepared.cutting
+    record = _record(prepared, home)
+    _check_same(home, record, asked=asked)
+    segments = Segments(
+        spark=spark,
+        cutting=cutting,
+        functions=prepared.pipeline.functions,
+        sinks={name: make(spark, home) for name, make in prepared.pipeline.sinks.items()},
+        described=prepared.described,
+        places=home,
+        epoch=prepared.pipeline.epoch,
+        turns=threading.Semaphore(max(1, (os.cpu_count() or 1))),
+    )
+    segments.make_logs(prepared.pipeline.retention)
+    home.remember(record)
+    return segments
+
+
+def stored_plan(home: Home) -> Mapping[str, Any] | None:
+    """The document of the plan under which a home was started; None if nothing has run there."""
+    record = home.record()
+    return None if record is None else record.plan
+
+
+def _plan(plan: PlanLike, topology: Topology) -> Plan:
+    if plan is None or plan == "one":
+        return Plan.one()
+    if plan == "each":
+        return Plan.each(topology)
+    if isinstance(plan, Plan):
+        return plan
+    if isinstance(plan, Mapping):
+        return Plan.from_document(dict(plan), topology)
+    return Plan.from_document(_document(Path(plan)), topology)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PlanError(f"there is no plan file {path}: give `one`, `each` or the path of a JSON file") from None
+    except json.JSONDecodeError as error:
+        raise PlanError(f"{path} is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise PlanError(f"{path}: a plan is a JSON object with a list of segments")
+    return fields
+
+
+def _record(prepared: Prepared, home: Home) -> Record:
+    cutting = prepared.cutting
+    segments = tuple(
+        SegmentRecord(
+            s.name,
+            s.operators,
+            tuple((i.log, i.lag) for i in s.inputs),
+            home.log(s.writes) if s.writes else None,
+        )
+        for s in cutting.segments
+    )
+    subjects = {node.subject: home.log(node.name) for node in cutting.topology.nodes if node.subject}
+    return Record(
+        cutting.topology.name, cutting.topology.signature(), Plan.to_document(cutting), segments, subjects
+    )
+
+
+def _check_same(home: Home, new: Record, *, asked: bool) -> None:
+    old = home.record()
+    if old is None:
+        return
+    if old.pipeline != new.pipeline:
+        raise PipelineError(
+            f"{home.root} is the home of pipeline {old.pipeline}, not of {new.pipeline}: use another"
+        )
+    if _plain(old.signature) != _plain(new.signature):
+        raise PipelineError(
+            f"pipeline {new.pipeline} has other operators than the one whose state is in {home.root}: "
+            f"{_difference(old.signature, new.signature)}. Give it a new home"
+        )
+    if [s.operators for s in old.segments] != [s.operators for s in new.segments]:
+        hint = "leave --plan out to go on with the plan of this home" if asked else "its rules have changed"
+        raise PlanError(
+            f"{home.root} was started with other segments, and their state is there: {hint}, or use a new home"
+        )
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    before, after = ({node["name"]: node for node in _plain(s)["nodes"]} for s in (old, new))
+    gone = [f"{name} is gone" for name in before if name not in after]
+    come = [f"{name} is new" for name in after if name not in before]
+    changed = [f"{name} has changed" for name in before if name in after and before[name] != after[name]]
+    return ", ".join(gone + come + changed) or "its feedback has changed"
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(fields)))

@@ -1,0 +1,194 @@
+"""Disaster recovery, the second half: a home is made from whatever had been copied when the first one was lost.
+
+Theory of operation
+-------------------
+Everything is verified as it is downloaded, and what is damaged does not count. That leaves every segment with some
+safe versions and its log with some run of entries, and `tidelock.recovery.adjust` chooses the freshest state in
+which they fit together (Segment Backup, section 3.5). Then each checkpoint is rolled back to its version, each log
+rewound to it, each cursor put where its reader is.
+
+The record of the home is written last. A restore that is killed leaves a directory that is not a home, and that
+another restore refuses: remove it and restore again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+from tidelock.epochs import Epoch
+from tidelock.errors import InternalError, PipelineError
+from tidelock.recovery import Adjusted, Found, Held, Link, Unrecoverable, adjust, violations
+from tidelock.runtime.backup_generations import copied_record, current_generation
+from tidelock.runtime.backup_store import BackupStore
+from tidelock.runtime.home import Home, Record
+from tidelock.runtime.restore_checkpoints import CheckpointRestore
+from tidelock.runtime.restore_logs import LogRestore, OutputRestore
+
+
+@dataclass(frozen=True)
+class RestoredSegment:
+    """Where a segment was in the copy, and where it goes on."""
+
+    copied: Epoch
+    """The epoch of its newest snapshot."""
+    restored: Epoch
+    """The epoch from which it goes on; what it did later is done again."""
+    rewound: int
+    """How many entries of its log were dropped."""
+    log_restarted: bool
+    """Whether its log begins anew after the restored epoch."""
+
+    @property
+    def rolled_back(self) -> int:
+        """How many copied epochs it has to do again, so that all segments fit together."""
+        return max(0, self.copied - self.restored)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore has made. Its fields are plain: `dataclasses.asdict` and JSON take it as it is."""
+
+    generation: str
+    segments: Mapping[str, RestoredSegment]
+    sinks: Mapping[str, Epoch]
+    """For every sink the epoch after which it goes on: later ones that it had delivered are delivered again."""
+    damaged: tuple[str, ...]
+    """What was found torn, damaged or missing in the copy."""
+
+
+def restore(url: str, home: Home) -> Restored:
+    """Make ``home`` from the copy at ``url``. If that fails, nothing is left of it.
+
+    Raises:
+        PipelineError: the home is not empty, or there is no complete copy.
+        Unrecoverable: what is left of the copy does not fit together.
+        LogCorrupt: the copy's own documents are damaged.
+        BackendUnavailable: the copy cannot be read.
+    """
+    if home.root.exists() and any(home.root.iterdir()):
+        raise PipelineError(f"{home.root} is not empty: give a directory that is, or does not exist yet")
+    store = BackupStore(url)
+    generation = current_generation(store)
+    if generation is None:
+        raise PipelineError(
+            f"{url} holds no complete copy of a home: give the URL that `tidelock run --backup` was given. If it "
+            "is that one, the job was lost before its first copy was complete: start it in an empty home"
+        )
+    restoration = _Restoration(store.under(generation), home)
+    try:
+        return restoration.run(generation)
+    except BaseException:
+        restoration.undo()
+        raise
+
+
+class _Restoration:
+    """One restore, from the look at the copy to the new home."""
+
+    def __init__(self, store: BackupStore, home: Home) -> None:
+        self._store = store
+        self._home = home
+        self._record = copied_record(store)
+        self._checkpoints: dict[str, CheckpointRestore] = {}
+        self._logs: dict[str, LogRestore] = {}
+        self._outputs: dict[str, OutputRestore] = {}
+        self._dead: dict[str, LogRestore] = {}
+
+    def run(self, generation: str) -> Restored:
+        self._fetch()
+        adjusted, windows = self._adjusted()
+        segments = {name: self._place(name, adjusted, windows.get(name)) for name in adjusted.steps}
+        for letters in self._dead.values():
+            letters.place_whole()
+        shutil.rmtree(self._staging, ignore_errors=True)
+        self._home.remember(_moved(self._record, self._home))
+        sinks = {s.name: adjusted.version(s.name) for s in self._record.segments if s.log is None}
+        return Restored(generation, segments, sinks, tuple(self._damaged()))
+
+    def undo(self) -> None:
+        """Remove what was made; the directory was empty before."""
+        for log in self._logs.values():
+            log.discard()
+        for made in self._home.root.glob("*"):
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+
+    @property
+    def _staging(self) -> Path:
+        return self._home.root / "restoring"
+
+    # -- looking
+
+    def _fetch(self) -> None:
+        for segment in self._record.segments:
+            name = segment.name
+            self._checkpoints[name] = CheckpointRestore(self._store, name, self._staging)
+            out, copied = Path(self._home.out(name)), self._checkpoints[name].copied
+            self._outputs[name] = OutputRestore(self._store, name, out, copied)
+            if segment.log is not None:
+                self._logs[name] = LogRestore(self._store, f"logs/{name}", self._home.log(name))
+        for name in sorted({path.partition("/")[0] for path in self._store.sizes("dead")}):
+            self._dead[name] = LogRestore(self._store, f"dead/{name}", f"file:{self._home.root}/dead/{name}")
+
+    def _adjusted(self) -> tuple[Adjusted, dict[str, Held]]:
+        """The state to restart from, and the windows of the logs that it is made of."""
+        shape = self._record.shape()
+        failure: Unrecoverable | None = None
+        for windows in self._choices():
+            found = {name: Found(self._safe(name), windows.get(name)) for name in shape}
+            try:
+                adjusted = adjust(shape, found)
+            except Unrecoverable as error:
+                failure = failure or error
+                continue
+            if wrong := violations(shape, found, adjusted):
+                raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")
+            return adjusted, windows
+        raise failure or InternalError("a copy without windows")
+
+    def _choices(self) -> Iterator[dict[str, Held]]:
+        """The windows of all logs, in all ways that damage leaves open; one way if there is none."""
+        for windows in product(*(log.windows() for log in self._logs.values())):
+            yield dict(zip(self._logs, windows, strict=True))
+
+    def _safe(self, segment: str) -> tuple[Epoch, ...]:
+        """The versions of a segment; if possible those from which damaged output is written again."""
+        safe = self._checkpoints[segment].safe()
+        first = min(self._outputs[segment].incomplete, default=None)
+        return safe if first is None else tuple(v for v in safe if v < first) or safe
+
+    def _damaged(self) -> Iterator[str]:
+        for restores in (self._checkpoints, self._logs, self._outputs, self._dead):
+            for restored in restores.values():
+                yield from restored.damaged
+
+    # -- making
+
+    def _place(self, name: str, adjusted: Adjusted, window: Held | None) -> RestoredSegment:
+        step = adjusted.steps[name]
+        self._checkpoints[name].place(step.version, Path(self._home.checkpoint(name)))
+        self._outputs[name].keep(step.version)
+        rewound = 0
+        if window is not None:
+            rewound = self._logs[name].place(window, step, self._positions(name, adjusted))
+        return RestoredSegment(self._checkpoints[name].copied, step.version, rewound, step.restart_log)
+
+    def _positions(self, log: str, adjusted: Adjusted) -> dict[str, Epoch]:
+        """Where the readers of a log are: as far back as the slowest of their readings."""
+        found: dict[str, Epoch] = {}
+        for reader in self._record.segments:
+            lags = [lag for read, lag in reader.inputs if read == log]
+            if lags:
+                found[reader.name] = Link(log, max(lags)).position(adjusted.version(reader.name))
+        return found
+
+
+def _moved(record: Record, home: Home) -> Record:
+    """The record of the new home: its logs are where that has them."""
+    moved = {s.log: home.log(s.name) for s in record.segments if s.log is not None}
+    segments = tuple(replace(s, log=moved[s.log]) if s.log else s for s in record.segments)
+    subjects = {subject: moved.get(url, url) for subject, url in record.subjects.items()}
+    return replace(record, segments=segments, subjects=subjects)

@@ -1,0 +1,184 @@
+"""Bringing back epoch logs and the files of sinks: only what is whole, and of a log only one run without a gap."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.errors import LogCorrupt, PipelineError
+from tidelock.log import EpochLog
+from tidelock.log.entry import Manifest, Part
+from tidelock.log.sealed import unseal
+from tidelock.log.store import open_store
+from tidelock.recovery import Held, Step
+from tidelock.runtime.backup_logs import MANIFEST, entry_name, stored_epochs, stored_ranges
+from tidelock.runtime.backup_store import BackupStore
+
+
+@dataclass(frozen=True)
+class _Entry:
+    covers: EpochRange
+    data: bytes
+    parts: tuple[str, ...]
+
+
+class LogRestore:
+    """The copy of a log on its way to a new place. Its parts go first: without manifests they are nothing."""
+
+    def __init__(self, store: BackupStore, folder: str, url: str) -> None:
+        self._store = store
+        self._folder = folder
+        self._target = open_store(url)
+        self._check_free()
+        self._header = store.read(f"{folder}/log.json")
+        self._id = self._header and unseal(self._header, f"{store.url}/{folder}/log.json", lambda f: str(f["id"]))
+        self._names = store.sizes(folder)
+        self.damaged: list[str] = []
+        self._entries = [entry for covers in stored_ranges(self._names) for entry in self._fetched(covers)]
+
+    def _check_free(self) -> None:
+        if self._target.get("log") is not None:
+            raise PipelineError(
+                f"there is a log at {self._target.url} already: restore to another place, or remove it"
+            )
+
+    # -- what is there
+
+    def _fetched(self, covers: EpochRange) -> Iterator[_Entry]:
+        """The entry, with its parts in place; nothing if any of it is damaged."""
+        name = f"{self._folder}/{entry_name(covers)}"
+        try:
+            data = self._store.read(name) or b""
+            manifest = Manifest.decode(data, name)
+            if (manifest.log, manifest.covers) != (self._id, covers):
+                raise LogCorrupt(f"{name} belongs to another log or epoch")
+            for part in manifest.parts:
+                self._fetch_part(part)
+        except LogCorrupt as damage:
+            self.damaged.append(str(damage))
+            return
+        yield _Entry(covers, data, tuple(part.file for part in manifest.parts))
+
+    def _fetch_part(self, part: Part) -> None:
+        name = f"{self._folder}/parts/{part.file}"
+        data = self._store.read(name) or b""
+        if (len(data), zlib.crc32(data)) != (part.bytes, part.crc32):
+            raise LogCorrupt(f"{name} is missing, torn or damaged")
+        self._target.write_part(part.file, _writing(data))
+
+    def windows(self) -> list[Held]:
+        """The windows that the log can be given, the newest first.
+
+        A gap leaves a choice: a later run lets its segment keep newer versions, an earlier one may be all that a
+        slow reader can go on with, and an empty log fits when both restart from the same epoch.
+        """
+        found = [Held(Epoch(run[0].covers.first - 1), tuple(e.covers.last for e in run)) for run in self._runs()]
+        if self.damaged or not found:
+            last = max((r.last for r in stored_ranges(self._names)), default=BEFORE_FIRST)
+            found.append(Held(last))
+        return found
+
+    def _runs(self) -> list[list[_Entry]]:
+        runs: list[list[_Entry]] = []
+        for entry in self._entries:
+            if runs and runs[-1][-1].covers.last + 1 == entry.covers.first:
+                runs[-1].append(entry)
+            else:
+                runs.append([entry])
+        return runs[::-1]
+
+    # -- making it
+
+    def place(self, window: Held, step: Step, readers: Mapping[str, Epoch]) -> int:
+        """Make the log: ``window``, rewound to the step's version or empty; how many entries that drops."""
+        inside = [entry for entry in self._entries if entry.covers.last in window.ends]
+        kept = [] if step.restart_log else [e for e in inside if e.covers.last <= step.version]
+        self._remove([entry for entry in self._entries if entry not in kept])
+        if self._header is not None:
+            self._make(kept, step.version, readers)
+        return len(inside) - len(kept)
+
+    def place_whole(self) -> None:
+        """Make the log with the newest entries that follow each other."""
+        window = self.windows()[0]
+        self.place(window, Step("", window.tail, roll_back=False, rewind=False, restart_log=False), {})
+
+    def _make(self, kept: list[_Entry], version: Epoch, readers: Mapping[str, Epoch]) -> None:
+        for name, data in self._set_aside(version):
+            self._target.put(name, data)
+        self._target.create("log", self._header or b"")
+        token = self._target.take_over("restore")
+        for entry in kept:
+            self._target.publish(token, entry.covers, entry.data)
+        log = EpochLog.open(self._target.url)
+        for consumer, position in readers.items():
+            log.move_cursor(consumer, position)
+
+    def _set_aside(self, version: Epoch) -> Iterator[tuple[str, bytes]]:
+        """What consumers are not to see, as far as it is not made again."""
+        for name in sorted(name for name in self._names if name.startswith("aside/")):
+            data = self._store.read(f"{self._folder}/{name}") or b""
+            try:
+                last = unseal(data, name, lambda fields: int(str(fields["covers"]).rpartition("-")[2]))
+            except LogCorrupt as damage:
+                self.damaged.append(f"{self._folder}/{damage}")
+                continue
+            if last <= version:
+                yield name.removesuffix(".json"), data
+
+    def discard(self) -> None:
+        """Remove what was brought to the new place."""
+        self._remove(self._entries)
+
+    def _remove(self, entries: list[_Entry]) -> None:
+        self._target.remove_parts(name for entry in entries for name in entry.parts)
+
+
+class OutputRestore:
+    """What a file sink had written up to the epoch ``copied``, brought to a new place."""
+
+    def __init__(self, store: BackupStore, sink: str, location: Path, copied: Epoch) -> None:
+        self._store = store
+        self._folder = f"out/{sink}"
+        self._location = location
+        self._names = store.sizes(self._folder)
+        self.damaged: list[str] = []
+        self._epochs = sorted(epoch for epoch in stored_epochs(self._names) if epoch <= copied)
+        self.incomplete = [epoch for epoch in self._epochs if not self._fetch(f"epoch={epoch}")]
+
+    def _fetch(self, folder: str) -> bool:
+        """Bring one epoch; False if it is damaged, then nothing is left of it."""
+        wanted = self._wanted(folder)
+        for name in [name for name in self._names if name.startswith(f"{folder}/")]:
+            came = self._store.download(f"{self._folder}/{name}", self._location / name)
+            size = wanted.pop(name.removeprefix(f"{folder}/"), self._names[name])
+            if came is None or came[0] != size:
+                wanted[name] = size
+        if not wanted:
+            return True
+        shutil.rmtree(self._location / folder, ignore_errors=True)
+        self.damaged.append(f"{self._folder}/{folder}")
+        return False
+
+    def _wanted(self, folder: str) -> dict[str, int]:
+        """The files that an epoch has, with their sizes."""
+        name = f"{folder}/{MANIFEST}"
+        with suppress(LogCorrupt):
+            return unseal(self._store.read(f"{self._folder}/{name}") or b"", name, lambda f: dict(f["files"]))
+        return {name: -1}  # a file that never comes
+
+    def keep(self, last: Epoch) -> None:
+        """Remove the epochs behind ``last``: they are written again."""
+        for epoch in self._epochs:
+            if epoch > last:
+                shutil.rmtree(self._location / f"epoch={epoch}", ignore_errors=True)
+
+
+def _writing(data: bytes) -> Callable[[BinaryIO], int]:
+    return lambda file: file.write(data)

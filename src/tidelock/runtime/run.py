@@ -1,0 +1,141 @@
+"""One run of a pipeline: from taking its home to leaving it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from tidelock.epochs import Epoch
+from tidelock.errors import BatchFailed, PipelineError
+from tidelock.runtime.backup import Backup
+from tidelock.runtime.events import Event, Events
+from tidelock.runtime.home import Home
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.preparing import PlanLike, prepare, settle, stored_plan
+from tidelock.runtime.status import running_status
+from tidelock.runtime.supervisor import Supervisor
+from tidelock.spark.frames import SparkSession
+
+_STATUS_EVERY = 0.5
+_BACKUP_PAUSE = 0.5
+
+
+class Run:
+    """A pipeline that runs in this process, in threads of its own. Made by `Pipeline.start`."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        home: Home,
+        *,
+        plan: PlanLike = None,
+        backup: str | None = None,
+        last_epoch: int | None = None,
+        listener: Callable[[Event], None] | None = None,
+    ) -> None:
+        if last_epoch is not None and last_epoch < 0:
+            raise PipelineError(f"the last epoch is {last_epoch}: it must be at least 0")
+        self.home = home
+        self._held = ExitStack()
+        self._held.enter_context(home.held())
+        try:
+            self._events = Events(home, listener)
+            resumed = home.record() is not None
+            chosen = plan if plan is not None else stored_plan(home)
+            self.prepared = prepare(pipeline, spark, chosen)
+            segments = settle(self.prepared, home, spark, asked=plan is not None)
+            last = None if last_epoch is None else Epoch(last_epoch)
+            self._supervisor = Supervisor(segments, home, pipeline.care, self._events, last_epoch=last)
+        except BaseException:
+            self._held.close()
+            raise
+        self._began = time.time()
+        self._written = 0.0
+        home.drop_document("request")
+        kind = "run resumed" if resumed else "run started"
+        self._events.add(kind, None, f"{pipeline.name}, {len(self.prepared.cutting.segments)} segments")
+        self._failure: BaseException | None = None
+        self._backup = None if backup is None else Backup(home, backup)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"tidelock {pipeline.name}", daemon=True)
+        self._thread.start()
+
+    # -- for the user
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Ask it to stop at the boundary of an epoch; with ``drain`` all segments finish what is in their logs."""
+        self._supervisor.stop(drain=drain)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended; False if ``timeout`` seconds were not enough.
+
+        Raises:
+            BatchFailed: it was given up; the message has the story.
+        """
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        if self._supervisor.machine.gave_up is not None:
+            segment, story = self._supervisor.machine.gave_up
+            raise BatchFailed(
+                f"pipeline {self._supervisor.record.pipeline}: segment {segment} was given up: {story}"
+            )
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """How it is doing, as `tidelock status --json` tells it."""
+        return running_status(self._supervisor, self._events, self._began)
+
+    # -- inside
+
+    def _run(self) -> None:
+        copying = self._start_backup()
+        try:
+            self._supervisor.run(self._look)
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._ended.set()
+            if copying is not None:
+                copying.join()
+            self._finish()
+            self._held.close()
+
+    def _start_backup(self) -> threading.Thread | None:
+        backup = self._backup
+        if backup is None:
+            return None
+
+        def report(error: Exception) -> None:
+            self._events.add("backup failed", None, str(error))
+
+        copying = threading.Thread(
+            target=lambda: backup.run_until(self._ended, _BACKUP_PAUSE, report),
+            name="tidelock backup",
+            daemon=True,
+        )
+        copying.start()
+        return copying
+
+    def _finish(self) -> None:
+        state = "failed" if self._failure or self._supervisor.machine.gave_up else "stopped"
+        positions = {s.name: self._supervisor.machine.epoch(s.name) for s in self._supervisor.record.segments}
+        where = ", ".join(f"{name} at epoch {epoch}" for name, epoch in positions.items())
+        self._events.add("run ended", None, f"{state}: {where}")
+        self.home.put_document("status", {**self.status(), "state": state})
+
+    def _look(self) -> None:
+        if time.monotonic() - self._written < _STATUS_EVERY:
+            return
+        self._written = time.monotonic()
+        self.home.put_document("status", self.status())
+        request = self.home.document("request")
+        if request is not None:
+            self.home.drop_document("request")
+            self.stop(drain=bool(request.get("drain", True)))

@@ -1,0 +1,166 @@
+"""What the nodes of a pipeline are, found out before anything runs.
+
+Every operator is built once on stand-ins for its inputs: streams with the right columns and no content. So what is
+seen of it is its own doing, and a mistake in it is told by its name. The functions of a pipeline are therefore
+called more than once; they have to build DataFrames and do nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tidelock.errors import PipelineError, SchemaMismatch
+from tidelock.spark.plans import Findings, examine
+from tidelock.spark.schema import check_fits, describe
+from tidelock.topology import Kind, Node, Topology, Traits
+
+Functions = Mapping[str, Callable[..., Any]]
+"""The user's functions, by the names of their nodes."""
+
+_MODES = {"append": "Append", "update": "Update", "complete": "Complete"}
+
+
+@dataclass(frozen=True)
+class Described:
+    """What Spark's analysis says of a source or an operator."""
+
+    schema: StructType
+    traits: Traits
+    event_time: bool
+    """A watermark is declared by it or by something before it."""
+
+
+def describe_nodes(spark: SparkSession, topology: Topology, functions: Functions) -> dict[str, Described]:
+    """Describe every source and operator of ``topology``.
+
+    Raises:
+        PipelineError: a function fails or does not return a streaming DataFrame, Spark cannot run the operator in
+            its output mode, or a feedback's schema is not that of its operator.
+    """
+    found: dict[str, Described] = {}
+    for node in topology.nodes:
+        if node.kind is not Kind.SINK:
+            found[node.name] = _describe(spark, topology, node, functions[node.name], found)
+    return found
+
+
+def _describe(
+    spark: SparkSession,
+    topology: Topology,
+    node: Node,
+    function: Callable[..., Any],
+    found: Mapping[str, Described],
+) -> Described:
+    inputs = {name: _stand_in(spark, _schema(topology, node, name, found)) for name in node.inputs}
+    stream = build(spark, node, function, inputs)
+    findings = examine(stream)
+    if node.kind is Kind.OPERATOR:
+        _check_mode(stream, node)
+    _check_storable(stream, node)
+    if node.name in topology.feedback:
+        _check_feedback(stream, node, topology.feedback[node.name])
+    before = any(found[name].event_time for name in topology.forward_inputs(node.name))
+    return Described(stream.schema, _traits(findings), findings.watermark or before)
+
+
+def build(
+    spark: SparkSession, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]
+) -> DataFrame:
+    """Call the function of a source or operator; what it returns is checked.
+
+    Raises:
+        PipelineError: it raises something, or returns no streaming DataFrame.
+    """
+    what = f"{node.kind.value} {node.name}"
+    given: dict[str, Any] = dict(inputs)
+    if node.kind is Kind.SOURCE or "spark" in inspect.signature(function).parameters:
+        given["spark"] = spark
+    try:
+        stream = function(**given)
+    except PySparkException as error:
+        raise PipelineError(f"{what} cannot be built: {_first_line(error)}") from error
+    if not isinstance(stream, DataFrame):
+        returned = "nothing" if stream is None else f"a {type(stream).__name__}"
+        raise PipelineError(f"{what} returned {returned}: it has to return a streaming DataFrame")
+    if not stream.isStreaming:
+        raise PipelineError(
+            f"{what} returned a batch DataFrame: it has to return a streaming one, made with spark.readStream"
+            if node.kind is Kind.SOURCE
+            else f"{what} returned a batch DataFrame: it has to return a stream that comes from its inputs"
+        )
+    return stream
+
+
+def _schema(topology: Topology, node: Node, name: str, found: Mapping[str, Described]) -> StructType:
+    if (name, node.name) in topology.back_edges:
+        return feedback_schema(name, topology.feedback[name])
+    return found[name].schema
+
+
+def feedback_schema(operator: str, declared: str) -> StructType:
+    """The schema that a feedback was declared with.
+
+    Raises:
+        PipelineError: it is no schema.
+    """
+    try:
+        return StructType.fromDDL(declared)  # type: ignore[return-value]
+    except PySparkException as error:
+        raise PipelineError(
+            f"the feedback of {operator} has the schema {declared!r}, which Spark cannot read: write it like "
+            f"'id long, score double' ({_first_line(error)})"
+        ) from error
+
+
+def _stand_in(spark: SparkSession, schema: StructType) -> DataFrame:
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    return stream.select(
+        [F.lit(None).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema]  # the delay is in there
+    )
+
+
+def _traits(findings: Findings) -> Traits:
+    return Traits(findings.stateful, findings.event_time_state, findings.function_state, findings.watermark)
+
+
+def _check_mode(stream: DataFrame, node: Node) -> None:
+    frame: Any = stream
+    jvm: Any = stream.sparkSession.sparkContext._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, _MODES[node.mode])()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        raise PipelineError(
+            f"operator {node.name} cannot run with mode={node.mode!r}: {_first_line(error)}"
+        ) from error
+
+
+def _check_storable(stream: DataFrame, node: Node) -> None:
+    try:
+        describe(stream.schema)
+    except SchemaMismatch as error:
+        raise SchemaMismatch(f"{node.kind.value} {node.name}: {error}") from error
+
+
+def _check_feedback(stream: DataFrame, node: Node, declared: str) -> None:
+    schema = feedback_schema(node.name, declared)
+    try:
+        check_fits(stream.schema, describe(schema), f"the feedback of {node.name}")
+    except SchemaMismatch as error:
+        raise PipelineError(
+            f"the feedback of {node.name} was declared with the schema {declared!r}, but the operator has other "
+            f"columns: {error}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

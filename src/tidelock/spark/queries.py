@@ -1,0 +1,87 @@
+"""Starting a query whose batches are epochs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidelock.spark.batches import Gate, Work
+
+_FOR_QUERIES = {
+    # Every batch is an epoch: none without new input.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # How long a query without news waits before it asks its logs again, in milliseconds. Spark's 10 would keep a
+    # core busy as soon as some segments wait for each other.
+    "spark.sql.streaming.pollingDelay": "30",
+    # Code that cannot be interrupted must not keep whoever stops the query waiting for ever.
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+_starting = threading.Lock()
+_INITIALIZING = "Initializing sources"
+_LOOK_EVERY = 0.02
+
+
+def start_query(
+    stream: DataFrame,
+    sink: Callable[[DataFrame, int], None],
+    *,
+    checkpoint: str,
+    mode: str,
+    name: str | None,
+    trigger: dict[str, Any] | None,
+) -> StreamingQuery:
+    """Start a query that hands every batch to ``sink``, with the settings that epochs need."""
+    writer = stream.writeStream.outputMode(mode).foreachBatch(sink)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    with _lent_settings(stream.sparkSession):
+        return writer.start()
+
+
+def wait_until_ready(query: StreamingQuery) -> None:
+    """Return when the query has its sources up, or has ended."""
+    while query.isActive and query.status["message"] == _INITIALIZING:
+        time.sleep(_LOOK_EVERY)
+
+
+@contextmanager
+def _lent_settings(spark: SparkSession) -> Iterator[None]:
+    # A query copies its session's settings when it starts, so the user's own settings are only lent.
+    with _starting:
+        before = {name: str(spark.conf.get(name)) for name in _FOR_QUERIES}
+        _set(spark, _FOR_QUERIES)
+        try:
+            yield
+        finally:
+            _set(spark, before)
+
+
+def _set(spark: SparkSession, settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+
+
+@contextmanager
+def passing(gate: Gate, work: Work) -> Iterator[None]:
+    """Enter the gate, and leave it when the block ends, however it does."""
+    gate.enter(work)
+    try:
+        yield
+    except BaseException as failure:
+        gate.leave(failure)
+        raise
+    gate.leave(None)
+
+
+def compute(rows: DataFrame) -> None:
+    """Compute a batch for what it does inside Spark, its state and its watermark."""
+    rows.write.format("noop").mode("overwrite").save()

@@ -1,0 +1,150 @@
+"""Segments as streaming queries: from the functions of a pipeline to what Spark runs.
+
+A segment reads the logs of its inputs (or its sources), applies its operators and ends in a log or a sink. Two
+things are added so that a plan never changes results:
+
+* above every watermark stands a condition that Spark moves nothing past. Otherwise a filter of a later operator
+  would, in one query, slip below the watermark and decide what drives it, and would not if a cut is between;
+* when several segments read sources, every source is united with a stream of ticks that has no rows but always
+  news. So each of them makes an epoch at every trigger, also when its source is silent, and nobody who merges
+  them waits for data that does not come. A loop goes on in the same way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from tidelock.log import EpochLog, Retention
+from tidelock.spark.batches import Gate
+from tidelock.spark.describing import Described, Functions, build
+from tidelock.spark.options import Member
+from tidelock.spark.queries import start_query, wait_until_ready
+from tidelock.spark.reading import read_members
+from tidelock.spark.schema import check_fits, describe
+from tidelock.spark.sink import LogSink
+from tidelock.spark.sinks import Deliver, DeliverySink
+from tidelock.spark.watermark import unmoved
+from tidelock.topology import Cutting, Segment
+
+
+class Places(Protocol):
+    """Where things are kept."""
+
+    def log(self, node: str) -> str:
+        """The URL of the log of a source or an operator."""
+
+    def checkpoint(self, segment: str) -> str:
+        """The checkpoint directory of a segment."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segments of a pipeline, ready to be started on a session."""
+
+    spark: SparkSession
+    cutting: Cutting
+    functions: Functions
+    sinks: Mapping[str, Deliver]
+    described: Mapping[str, Described]
+    places: Places
+    epoch: str
+    """How often a segment that reads sources makes an epoch, as Spark says it: `1 second`."""
+    turns: threading.Semaphore
+    """How many may start at the same time. Every log that is read costs a new Python process, and Spark gives up
+    on one that is not there within ten seconds, so starting all at once would start none."""
+
+    def make_logs(self, retention: Callable[[str], Retention]) -> dict[str, EpochLog]:
+        """Make the logs that are not there yet; all of them, by the names of their nodes.
+
+        Raises:
+            SchemaMismatch: a log exists and has other columns.
+        """
+        return {s.writes: self._make_log(s.writes, retention(s.writes)) for s in self.cutting.segments if s.writes}
+
+    def _make_log(self, node: str, retention: Retention) -> EpochLog:
+        # Readers that start late are waited for: nothing goes before all of them have come.
+        readers = frozenset(segment.name for segment in self.cutting.readers(node))
+        retention = replace(retention, wait_for=readers)
+        url, described = self.places.log(node), self.described[node]
+        schema = describe(described.schema)
+        log = EpochLog.create(url, schema, name=node, retention=retention, event_time=described.event_time)
+        check_fits(described.schema, log.header.schema, log.url)
+        return log
+
+    def start(self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None = None) -> StreamingQuery:
+        """Start the query of ``segment``; its logs have to be there. Thread-safe.
+
+        Args:
+            segment: one of the cutting's.
+            gate: what its batches have to pass.
+            trigger: Spark's trigger, if it is not to run for ever.
+
+        Raises:
+            PipelineError: one of its functions cannot be built.
+        """
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", segment.name)
+        with self.turns:
+            query = start_query(
+                self.stream(segment),
+                self._sink(segment, gate),
+                checkpoint=self.places.checkpoint(segment.name),
+                mode=segment.mode,
+                name=f"{self.cutting.topology.name}.{segment.name}",
+                trigger=trigger or {"processingTime": self.epoch if segment.is_head else "0 seconds"},
+            )
+            wait_until_ready(query)
+        return query
+
+    def _sink(self, segment: Segment, gate: Gate) -> Callable[[DataFrame, int], None]:
+        checkpoint = self.places.checkpoint(segment.name)
+        if segment.sink is not None:
+            return DeliverySink(self.spark, segment.sink, self.sinks[segment.sink], checkpoint, gate)
+        return LogSink(self.spark, EpochLog.open(self.places.log(segment.name)), checkpoint, gate)
+
+    # -- the DataFrames
+
+    def stream(self, segment: Segment) -> DataFrame:
+        """What the query of ``segment`` computes."""
+        streams = self._inputs(segment)
+        for name in segment.operators:
+            if name != segment.sink:
+                streams[name] = self._apply(segment, name, streams)
+        return streams[segment.operators[-1] if segment.sink is None else self._fed_by(segment.sink)]
+
+    def _inputs(self, segment: Segment) -> dict[str, DataFrame]:
+        members = [Member(self.places.log(i.log), i.lag) for i in segment.inputs]
+        if not members:
+            return {}
+        read = read_members(self.spark, members, consumer=segment.name, epochs_per_batch=segment.epochs_per_batch)
+        return {i.log: stream for i, stream in zip(segment.inputs, read, strict=True)}
+
+    def _apply(self, segment: Segment, name: str, streams: Mapping[str, DataFrame]) -> DataFrame:
+        node = self.cutting.topology.node(name)
+        inputs = {given: streams[given] for given in node.inputs}
+        stream = build(self.spark, node, self.functions[name], inputs)
+        if name in segment.sources and self._needs_ticks:
+            stream = stream.union(_ticks(self.spark, stream.schema))
+        return unmoved(stream) if self.described[name].traits.watermark else stream
+
+    def _fed_by(self, sink: str) -> str:
+        return self.cutting.topology.node(sink).inputs[0]
+
+    @property
+    def _needs_ticks(self) -> bool:
+        heads = [segment for segment in self.cutting.segments if segment.is_head]
+        return len(heads) > 1 or bool(self.cutting.topology.back_edges)
+
+
+def _ticks(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A stream of this schema that has news at every trigger, and never a row."""
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    columns: list[Any] = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+    return ticks.where(F.lit(False)).select(columns)

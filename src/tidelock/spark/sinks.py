@@ -1,0 +1,142 @@
+"""Where a pipeline ends: a function of the user, Parquet files, the console.
+
+A sink's batch that is run again after a failure has the same epochs and the same input. So an effect that is
+idempotent for an epoch, or that stores the epoch in the same transaction, happens exactly once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelock.epochs import EpochRange
+from tidelock.errors import LogCorrupt
+from tidelock.log.sealed import seal, unseal
+from tidelock.spark.batches import Batches, Gate, Work
+from tidelock.spark.failures import told_shortly
+from tidelock.spark.filesystem import Folder
+from tidelock.spark.queries import compute, passing
+
+Deliver = Callable[[DataFrame, Work], None]
+"""Takes the rows of a batch to where they belong; may be called again with the same work."""
+
+
+class DeliverySink:
+    """The function for `foreachBatch` of a segment that ends in a sink."""
+
+    def __init__(self, spark: SparkSession, name: str, deliver: Deliver, checkpoint: str, gate: Gate) -> None:
+        self._name = name
+        self._deliver = deliver
+        self._batches = Batches(spark, checkpoint, f"sink {name}")
+        self._gate = gate
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Deliver ``rows``; a batch that takes no epoch is only computed."""
+        with told_shortly(f"sink {self._name}: batch {batch_id}"):
+            work = self._batches.work(batch_id)
+            if work is None:
+                compute(rows)
+                return
+            with passing(self._gate, work):
+                self._deliver(rows, work)
+
+
+class FunctionSink:
+    """Calls the user's function with the rows and, if it has such a parameter, the epoch.
+
+    The rows are kept until the function returns: it may go through them as often as it likes, and the state of
+    the operators before it is computed once, also if it does not look at the rows at all.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        parameters = inspect.signature(function).parameters
+        self._rows = next(name for name in parameters if name != "epoch")
+        self._takes_epoch = "epoch" in parameters
+
+    def __call__(self, rows: DataFrame, work: Work) -> None:
+        """Call the function with the last epoch that the batch covers."""
+        kept = rows.persist()
+        try:
+            compute(kept)
+            epoch = {"epoch": work.covers.last} if self._takes_epoch else {}
+            self._function(**{self._rows: kept}, **epoch)
+        finally:
+            kept.unpersist()
+
+
+class ConsoleSink:
+    """Prints the rows of every epoch."""
+
+    def __init__(self, name: str, rows: int = 20) -> None:
+        self._name = name
+        self._limit = rows
+
+    def __call__(self, rows: DataFrame, work: Work) -> None:
+        """Print the first rows as a table, under the epochs that they belong to."""
+        kept = rows.persist()
+        try:
+            compute(kept)
+            print(f"-- {self._name}, epoch {work.covers}")
+            kept.show(self._limit, truncate=False)
+        finally:
+            kept.unpersist()
+
+
+class FileSink:
+    """Writes Parquet, one directory per batch: ``epoch=<last epoch>``, with a manifest in it.
+
+    A directory is written aside and renamed, so it is there as a whole or not at all. Spark reads the directory
+    above them as one table with a column ``epoch``. What an earlier run wrote for the same work stays; what other
+    work left under the same epoch (after a restore from a backup) is replaced.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._folder = Folder(spark, path)
+
+    def __call__(self, rows: DataFrame, work: Work) -> None:
+        """Write the rows, unless that has been done."""
+        target = f"epoch={work.covers.last}"
+        done = self._done(target)
+        if done == _identity(work):
+            compute(rows)
+            return
+        aside = f".aside/{work.covers.last}-{uuid.uuid4().hex}"
+        rows.write.parquet(f"{self._folder.location}/{aside}")
+        self._folder.write(f"{aside}/{_MANIFEST}", self._manifest(aside, work))
+        self._folder.remove(target)
+        self._folder.rename(aside, target)
+        self._folder.remove(".aside")
+
+    def _done(self, target: str) -> dict[str, Any] | None:
+        name = f"{target}/{_MANIFEST}"
+        if not self._folder.exists(name):
+            return None
+        try:
+            return unseal(self._folder.text(name).encode(), name, lambda fields: dict(fields["work"]))
+        except LogCorrupt:
+            return None  # it is written again
+
+    def _manifest(self, aside: str, work: Work) -> bytes:
+        files = {name: size for name, size in self._folder.files(aside).items() if name.endswith(".parquet")}
+        return seal({"work": _identity(work), "files": files})
+
+
+_MANIFEST = "_manifest.json"
+
+
+def _identity(work: Work) -> dict[str, Any]:
+    """The work as it looks after a trip through JSON."""
+    fields = {**asdict(work), "covers": _pair(work.covers)}
+    fields["inputs"] = [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in work.inputs]
+    return dict(json.loads(json.dumps(fields)))
+
+
+def _pair(covers: EpochRange) -> list[int]:
+    return [covers.first, covers.last]

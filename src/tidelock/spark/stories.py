@@ -1,0 +1,108 @@
+"""What a failure means to the person who wrote the pipeline: which operator, which line, what was raised.
+
+A failure of the user's code reaches the driver as text: the traceback of a Python worker inside an exception of
+the JVM. Frames of that traceback are matched with the places where the operators' functions stand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from tidelock.errors import Fenced, LogCorrupt, PipelineError, PlanError
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_CALLED_FROM = re.compile(r"was called from\s+(?P<file>\S+):(?P<line>\d+)")
+_RAISED = re.compile(r"^(?:[\w.]+\.)?(?P<name>[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Fenced)\b.*)$")
+_NEVER_BETTER = (PipelineError, PlanError, Fenced, LogCorrupt, AnalysisException)
+_FROM_WORKER = "from the Python worker"
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Story:
+    """A failure in a few words."""
+
+    operator: str | None
+    """The operator whose code failed, as far as that can be told."""
+    raised: str
+    """What was raised, in one line."""
+    final: bool
+    """Trying again cannot help."""
+
+    def __str__(self) -> str:
+        return f"in operator {self.operator}: {self.raised}" if self.operator else self.raised
+
+
+class Storyteller:
+    """Knows where each function of a pipeline stands."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._places = {name: place for name, f in functions.items() if (place := _place(f)) is not None}
+
+    def tell(self, failure: BaseException, operators: Sequence[str] = ()) -> Story:
+        """The story of ``failure``, which happened while ``operators`` were computed.
+
+        Code of the user that stands in no operator's function belongs to the only operator there is, if so.
+        """
+        text = _text(failure)
+        final = isinstance(failure, _NEVER_BETTER) or "tidelock.errors.Fenced" in text
+        operator = self._operator(text)
+        if operator is None and len(operators) == 1 and _FROM_WORKER in text:
+            operator = operators[0]
+        return Story(operator, _raised(failure, text)[:_LONGEST], final)
+
+    def _operator(self, text: str) -> str | None:
+        frames = [*_FRAME.finditer(text), *_CALLED_FROM.finditer(text)]
+        for frame in reversed(frames):  # the innermost first
+            owner = self._owner(frame["file"], int(frame["line"]))
+            if owner is not None:
+                return owner
+        return None
+
+    def _owner(self, file: str, line: int) -> str | None:
+        for name, (where, lines) in self._places.items():
+            if where == file and line in lines:
+                return name
+        return None
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, range] | None:
+    try:
+        lines, first = inspect.getsourcelines(function)
+        file = inspect.getsourcefile(function)
+    except (OSError, TypeError):
+        return None
+    return (file, range(first, first + len(lines))) if file else None
+
+
+def _text(failure: BaseException) -> str:
+    own = "".join(traceback.format_exception(failure))
+    return f"{own}\n{failure}"
+
+
+def _raised(failure: BaseException, text: str) -> str:
+    if not isinstance(failure, PySparkException) and "py4j" not in type(failure).__module__:
+        return f"{type(failure).__name__}: {_first_line(str(failure))}"
+    return _python_error(text.splitlines()) or _first_line(str(failure))
+
+
+def _python_error(lines: Iterable[str]) -> str | None:
+    """The line that ends the traceback of a Python worker inside Spark's own text."""
+    inside = False
+    for line in lines:
+        if line.startswith("Traceback (most recent call last)"):
+            inside = True
+        elif inside and (found := _RAISED.match(line)) and "py4j" not in line and "pyspark" not in line:
+            return found["name"]
+    return None
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")

@@ -1,0 +1,155 @@
+"""Two directories as two datacenters: the first one's processes are killed and its disk is gone, again and again.
+
+For every disaster: a job runs with a backup, more input arrives, at a random moment its whole process group gets
+SIGKILL and its home is deleted. `tidelock restore` builds a new home from what had been copied by then, and the
+job goes on there, with a backup of its own. The restored files must hold every number at most once and leave no
+gap; at the end all numbers are there exactly once, and the sums are right. The seed is printed;
+TIDELOCK_CHAOS_SEED repeats a run, TIDELOCK_CHAOS_DISASTERS sets how many there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.waiting import eventually
+
+DISASTERS = int(os.environ.get("TIDELOCK_CHAOS_DISASTERS", "20"))
+SEED = int(os.environ.get("TIDELOCK_CHAOS_SEED", str(random.SystemRandom().randrange(10**6))))
+ROOT = Path(__file__).parents[2]
+ROWS = 20
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
+
+
+class World:
+    """The input, which survives, and one datacenter after the other."""
+
+    def __init__(self, place: Path, chance: random.Random) -> None:
+        self.place, self.chance = place, chance
+        self.rows: list[dict[str, Any]] = []
+        self.files = 0
+        (place / "input").mkdir()
+
+    def feed(self, files: int) -> None:
+        for number in range(self.files, self.files + files):
+            first = len(self.rows)
+            rows = [{"id": first + i, "key": f"k{self.chance.randrange(5)}"} for i in range(ROWS)]
+            self.rows += rows
+            aside = self.place / f".{number}"
+            pq.write_table(pa.Table.from_pylist(rows), aside)
+            os.utime(aside, (10**6 + number, 10**6 + number))
+            aside.rename(self.place / "input" / f"{number:06}.parquet")
+        self.files += files
+
+    def tidelock(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "tidelock", *arguments]
+
+    def environment(self) -> dict[str, str]:
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        return {**os.environ, "PYTHONPATH": paths, "TIDELOCK_CHAOS_INPUT": str(self.place / "input")}
+
+    def run(self, home: Path, backup: Path) -> subprocess.Popen[bytes]:
+        command = self.tidelock("run", str(ROOT / "tests" / "chaos" / "job.py"), "--home", str(home))
+        command += ["--backup", str(backup), "--json", "--conf", "spark.sql.shuffle.partitions=2"]
+        with (self.place / "job.log").open("ab") as log:
+            return subprocess.Popen(
+                command, env=self.environment(), cwd=self.place, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def restore(self, backup: Path, home: Path) -> dict[str, Any]:
+        command = self.tidelock("restore", "--backup", str(backup), "--home", str(home), "--json")
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+
+def written(home: Path, sink: str) -> dict[int, list[dict[str, Any]]]:
+    """The rows of a file sink, by epoch."""
+    folders = (home / "out" / sink).glob("epoch=*")
+    found = {}
+    for folder in folders:
+        tables = [pq.ParquetFile(file).read() for file in folder.glob("*.parquet")]
+        found[int(folder.name.removeprefix("epoch="))] = [row for table in tables for row in table.to_pylist()]
+    return found
+
+
+def check_restored(home: Path, world: World, seed: str) -> None:
+    epochs = written(home, "once_files")
+    assert sorted(epochs) == list(range(len(epochs))), f"{seed}: an epoch is missing"
+    ids = Counter(row["id"] for rows in epochs.values() for row in rows)
+    assert ids == Counter(range(len(ids))), f"{seed}: rows are missing or there twice"
+
+
+def is_done(home: Path, world: World) -> bool:
+    return sum(len(rows) for rows in written(home, "once_files").values()) >= len(world.rows) and sum(
+        newest(home, "sums_files", "n").values()
+    ) >= len(world.rows)
+
+
+def newest(home: Path, sink: str, column: str) -> dict[str, int]:
+    epochs = written(home, sink)
+    return {row["key"]: row[column] for epoch in sorted(epochs) for row in epochs[epoch]}
+
+
+def test_the_loss_of_a_datacenter_at_random_moments(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    seed = f"TIDELOCK_CHAOS_SEED={SEED}"
+    print(seed)
+    world = World(tmp_path, chance)
+    home = tmp_path / "home-0"
+    restored_from_something = 0
+    for number in range(DISASTERS):
+        backup = tmp_path / f"backup-{number}"
+        world.feed(3)
+        process = world.run(home, backup)
+        wait_for_disaster(process, home, backup, chance)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        shutil.rmtree(home)
+        home = tmp_path / f"home-{number + 1}"
+        if (backup / "home.json").exists():
+            report = world.restore(backup, home)
+            restored_from_something += any(s["restored"] >= 0 for s in report["segments"])
+            check_restored(home, world, seed)
+        shutil.rmtree(backup, ignore_errors=True)
+    assert restored_from_something >= DISASTERS // 2, f"{seed}: the disasters came too early to tell anything"
+    finish(world, home, tmp_path / "last", seed)
+
+
+def wait_for_disaster(process: subprocess.Popen[bytes], home: Path, backup: Path, chance: random.Random) -> None:
+    """Until something was copied in most cases, and then some seconds more."""
+    if chance.random() < 0.9:
+        eventually(
+            lambda: any(backup.glob("segments/*/snapshots/*.json")) or process.poll() is not None, "a copy", 120
+        )
+    assert process.poll() is None, (home.parent / "job.log").read_text(errors="replace")[-3000:]
+    time.sleep(chance.uniform(0, 6))
+
+
+def finish(world: World, home: Path, backup: Path, seed: str) -> None:
+    process = world.run(home, backup)
+    try:
+        eventually(lambda: is_done(home, world), f"all input is through ({seed})", 180)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    check_restored(home, world, seed)
+    expected = Counter(row["key"] for row in world.rows)
+    totals = Counter[str]()
+    for row in world.rows:
+        totals[row["key"]] += row["id"]
+    assert newest(home, "sums_files", "n") == expected, seed
+    assert newest(home, "sums_files", "total") == totals, seed

@@ -1,0 +1,218 @@
+"""A running pipeline: what fails is restarted and nothing else, and every row counts once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.integration import faults
+from tests.integration.pipelines import Bench, Rows, named, present
+from tests.integration.streams import Place
+from tests.waiting import eventually
+
+import tidelock
+from tidelock.errors import BatchFailed, PipelineError
+from tidelock.log import EpochLog
+from tidelock.runtime.home import Home
+from tidelock.runtime.run import Run
+from tidelock.runtime.status import status
+
+EPOCHS = 8
+ROWS = 5
+EACH = "200 milliseconds"
+
+
+@pytest.fixture
+def bench(place: Place) -> Bench:
+    made = Bench(place)
+    made.feed("numbers", [[{"id": e * ROWS + i, "key": i % 3} for i in range(ROWS)] for e in range(EPOCHS)])
+    return made
+
+
+@pytest.fixture
+def started() -> Iterator[list[Run]]:
+    """Runs that do not outlive their test."""
+    runs: list[Run] = []
+    yield runs
+    for run in runs:
+        run.stop(drain=False)
+        with suppress(tidelock.TidelockError):
+            run.wait(60)
+
+
+def ids(rows: Rows) -> Counter[int]:
+    return Counter(row[0] for some in rows.values() for row in some)
+
+
+def events(home: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in Home(home).events() if event["kind"] == kind]
+
+
+def chain(bench: Bench, **care: Any) -> tidelock.Pipeline:
+    """numbers -> doubled -> counts, in three segments."""
+    pipeline = tidelock.Pipeline("chain", epoch=EACH, **care)
+    bench.source(pipeline, "numbers")
+    return pipeline
+
+
+def test_only_the_failed_segment_restarts_and_its_story_is_told(
+    spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run]
+) -> None:
+    once, dies = tmp_path / "once", tmp_path / "dies"
+    pipeline = chain(bench)
+
+    @pipeline.operator
+    def checked(numbers: DataFrame) -> DataFrame:
+        # Killed once: Spark runs the task again, and the query never knows.
+        return faults.at_row(numbers, 7, dies, 1, faults.killing())
+
+    @pipeline.operator(mode="update", anchor=True)
+    def counts(checked: DataFrame) -> DataFrame:
+        # As often as Spark tries a task, so the query fails, once.
+        doomed = faults.at_row(checked, 17, once, 4, faults.raising("no seventeens"))
+        return doomed.groupBy("key").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
+
+    kept = bench.collect(pipeline, "counts")
+    home = tmp_path / "home"
+    run = pipeline.start(spark, str(home), last_epoch=EPOCHS - 1)
+    started.append(run)
+    assert run.wait(120)
+
+    assert (faults.happened(dies), faults.happened(once)) == (1, 4)
+    by_key = {k: [i for i in range(EPOCHS * ROWS) if i % ROWS % 3 == k] for k in range(3)}
+    expected = {(k,): (k, len(some), sum(some)) for k, some in by_key.items()}
+    assert present(kept, EPOCHS - 1) == expected
+    assert sorted(kept) == list(range(EPOCHS)), "every epoch was delivered"
+    (failed,) = events(home, "segment failed")
+    assert failed["segment"] == "keep_counts" and failed["epoch"] == 3
+    assert "in operator counts: ValueError: no seventeens" in failed["text"]
+    assert [e["segment"] for e in events(home, "segment restart")] == ["keep_counts"]
+    assert [e["segment"] for e in events(home, "segment recovered")] == ["keep_counts"]
+    assert events(home, "task retry")
+    restarts = {s["name"]: s["restarts"] for s in run.status()["segments"]}
+    assert restarts == {"checked": 0, "keep_counts": 1}
+    assert {s["epoch"] for s in status(Home(home))["segments"]} == {EPOCHS - 1}
+
+
+def test_an_epoch_that_always_fails_stops_the_pipeline_and_nothing_is_lost(
+    spark: SparkSession, bench: Bench, tmp_path: Path
+) -> None:
+    sick = tmp_path / "sick"
+    home = tmp_path / "home"
+
+    def declare(times: int) -> tuple[tidelock.Pipeline, Rows]:
+        pipeline = chain(bench, attempts=2)
+
+        @pipeline.operator(anchor=True)
+        def checked(numbers: DataFrame) -> DataFrame:
+            return faults.at_row(numbers, 12, sick, times, faults.raising("sick"))
+
+        return pipeline, bench.collect(pipeline, "checked")
+
+    pipeline, before = declare(times=1000)
+    with pytest.raises(
+        BatchFailed, match=r"segment keep_checked was given up.*2 times.*epoch 2.*ValueError: sick"
+    ):
+        pipeline.run(spark, str(home))
+    assert status(Home(home))["state"] == "failed"
+    assert sorted(before) == [0, 1]
+
+    pipeline, after = declare(times=0)  # the user has mended it
+    pipeline.run(spark, str(home), last_epoch=EPOCHS - 1)
+    assert ids({**before, **after}) == Counter(range(EPOCHS * ROWS))
+    assert sorted(after) == list(range(2, EPOCHS)), "what was finished is not done again"
+
+
+def test_a_poison_epoch_is_set_aside(
+    spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run]
+) -> None:
+    pipeline = chain(bench, attempts=2, on_poison="dead-letter")
+
+    @pipeline.operator
+    def checked(numbers: DataFrame) -> DataFrame:
+        return faults.at_row(numbers, 12, tmp_path / "sick", 1000, faults.raising("sick"))
+
+    kept = bench.collect(pipeline, "checked")
+    home = tmp_path / "home"
+    run = pipeline.start(spark, str(home), last_epoch=EPOCHS - 1)
+    started.append(run)
+    assert run.wait(120)
+
+    poisoned = set(range(2 * ROWS, 3 * ROWS))
+    assert ids(kept) == Counter(set(range(EPOCHS * ROWS)) - poisoned)
+    assert kept[2] == [], "its epoch is there, and empty"
+    dead = spark.read.format("tidelock").option("log", f"{home}/dead/keep_checked.numbers").load()
+    assert {row["id"] for row in dead.collect()} == poisoned
+    (entry,) = EpochLog.open(f"{home}/dead/keep_checked.numbers").verify()
+    assert entry[1].inputs[0].covers.last == 2, "it says where it came from"
+    (told,) = events(home, "set aside")
+    assert "5 rows" in told["text"] and told["epoch"] == 2
+
+
+def test_a_hanging_operator_is_cut_off_while_the_source_waits(
+    spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run]
+) -> None:
+    pipeline = chain(bench, hang_after=6.0, max_pending_epochs=2)
+
+    @pipeline.operator
+    def passed(numbers: DataFrame) -> DataFrame:
+        return numbers
+
+    @pipeline.operator(anchor=True)
+    def slow(passed: DataFrame) -> DataFrame:
+        return faults.at_row(passed, 7, tmp_path / "hang", 1, faults.sleeping())
+
+    kept = bench.collect(pipeline, "slow")
+    home = tmp_path / "home"
+    run = pipeline.start(spark, str(home), last_epoch=EPOCHS - 1)
+    started.append(run)
+
+    def paused() -> bool:
+        return any(s["name"] == "passed" and s["state"] == "paused" for s in run.status()["segments"])
+
+    eventually(paused, "the source is paused")
+    head = next(s for s in run.status()["segments"] if s["name"] == "passed")
+    assert head["pending_epochs"] == 2, "the source waits, although it has more"
+    assert run.wait(120)
+    assert ids(kept) == Counter(range(EPOCHS * ROWS))
+    (failed,) = events(home, "segment failed")
+    assert "did not end within 6 s" in failed["text"]
+
+
+def test_a_home_belongs_to_one_pipeline_and_one_process(
+    spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run]
+) -> None:
+    def declare(*operators: str) -> tidelock.Pipeline:
+        pipeline = chain(bench)
+        previous = "numbers"
+        for name in operators:
+
+            def operator(**given: DataFrame) -> DataFrame:
+                return next(iter(given.values()))
+
+            operator.__name__ = name
+            pipeline.operator(named(operator, previous))
+            previous = name
+        bench.collect(pipeline, previous)
+        return pipeline
+
+    home = str(tmp_path / "home")
+    run = declare("one").start(spark, home)
+    started.append(run)
+    with pytest.raises(PipelineError, match=r"in use by process \d+.*tidelock stop"):
+        declare("one").start(spark, home)
+    eventually(lambda: run.status()["epoch"] >= 1, "an epoch is through")
+    run.stop()
+    assert run.wait(60)
+    at = {s["name"]: s["epoch"] for s in status(Home(home))["segments"]}
+    assert len(set(at.values())) == 1, "drained: all at one epoch"
+    with pytest.raises(PipelineError, match=r"two is new"):
+        declare("one", "two").start(spark, home)
+    with pytest.raises(tidelock.PlanError, match=r"other segments"):
+        declare("one").start(spark, home, plan="each")
