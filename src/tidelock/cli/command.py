@@ -6,11 +6,14 @@ Every command is imported when it is called, so that `tidelock --help` answers a
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tidelock.cli.backup_commands import add_backups
 from tidelock.cli.exits import exit_code
+from tidelock.cli.options import Commands, add, at_least
+from tidelock.cli.pipeline_commands import add_pipelines
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,42 +33,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tidelock {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_demo(commands)
+    add_pipelines(commands)
+    add_backups(commands)
     _add_log(commands)
+    _add_demo(commands)
     return parser
-
-
-Commands = argparse._SubParsersAction  # argparse has no public name for it
-
-
-def _add(commands: Commands[argparse.ArgumentParser], name: str, says: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.")
-    command.add_argument("--json", action="store_true", help="answer with one JSON object")
-    return command
 
 
 # -- tidelock demo
 
 
 def _add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
-    demo = _add(
+    demo = add(
         commands,
         "demo",
-        "two chained streaming queries, one of them killed in the middle, and the proof that every row "
-        "counted exactly once",
+        "a pipeline in three segments, of which one and then the whole process are killed, and the proof that "
+        "every tweet counted exactly once",
     )
+    demo.add_argument("--epochs", type=at_least(5), default=14, metavar="N", help="how long it runs (default: 14)")
     demo.add_argument(
-        "--epochs", type=_at_least(5), default=20, metavar="N", help="how long it runs (default: 20)"
-    )
-    demo.add_argument(
-        "--rows", type=_at_least(1), default=2000, metavar="N", help="tweets per epoch (default: 2000)"
+        "--rows", type=at_least(1), default=2000, metavar="N", help="tweets per epoch (default: 2000)"
     )
     demo.add_argument("--seed", type=int, default=42, help="which tweets are made (default: 42)")
     demo.add_argument(
         "--home",
         type=Path,
         metavar="DIR",
-        help="where the logs and checkpoints go; kept (default: a temporary directory)",
+        help="the home of the pipeline; kept (default: a temporary directory)",
     )
     demo.add_argument("--keep", action="store_true", help="keep the temporary directory as well")
     demo.set_defaults(answer=_demo)
@@ -83,12 +77,12 @@ def _demo(args: argparse.Namespace) -> int:
 def _add_log(commands: Commands[argparse.ArgumentParser]) -> None:
     log = commands.add_parser("log", help="look at an epoch log", description="Look at an epoch log.")
     questions = log.add_subparsers(required=True, metavar="QUESTION")
-    show = _add(questions, "show", "what a log holds, who writes it, and how far its consumers are")
+    show = add(questions, "show", "what a log holds, who writes it, and how far its consumers are")
     show.add_argument(
-        "--last", type=_at_least(0), default=10, metavar="N", help="list the last N entries (default: 10)"
+        "--last", type=at_least(0), default=10, metavar="N", help="list the last N entries (default: 10)"
     )
     show.set_defaults(answer=_show)
-    verify = _add(questions, "verify", "read every entry of a log and list what is damaged")
+    verify = add(questions, "verify", "read every entry of a log and list what is damaged")
     verify.set_defaults(answer=_verify)
     for question in (show, verify):
         question.add_argument("url", metavar="URL", help="where the log is: file:/path, or a path")
@@ -104,20 +98,6 @@ def _verify(args: argparse.Namespace) -> int:
     from tidelock.cli.log_verify import verify
 
     return verify(args)
-
-
-# -- values
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    """The whole numbers from ``least`` on, as a type for argparse."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-        return int(text)
-
-    return parse
 
 
 def _version() -> str:

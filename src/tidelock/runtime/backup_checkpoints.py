@@ -11,7 +11,6 @@ there by then, so the listing is made again.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,10 @@ from pathlib import Path
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.runtime.backup_snapshots import Snapshot, StoredFile, belongs, is_numbered
-from tidelock.runtime.backup_store import BackupStore
+from tidelock.runtime.backup_store import BackupStore, checksum
 from tidelock.spark.checkpoint import Checkpoint
 
 _ATTEMPTS = 5
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class CheckpointCopy:
             return None
 
     def _store_file(self, path: str, source: Path) -> StoredFile:
-        size, crc32 = _checked(source)
+        size, crc32 = checksum(source)
         file = StoredFile(f"{path}@{crc32:08x}", size, crc32)
         if self._stored.get(file.name) != size:
             self._store.upload(f"{self._folder}/files/{file.name}", source)
@@ -130,7 +128,7 @@ class CheckpointCopy:
 
     def _is_same(self, path: str, files: Mapping[str, StoredFile]) -> bool:
         try:
-            size, crc32 = _checked(self._location / path)
+            size, crc32 = checksum(self._location / path)
         except FileNotFoundError:
             return False
         return path in files and (files[path].size, files[path].crc32) == (size, crc32)
@@ -174,11 +172,3 @@ def _walk(root: Path) -> Iterator[str]:
 def _look(file: Path) -> _Look:
     facts = file.stat()
     return _Look(facts.st_size, facts.st_mtime_ns)
-
-
-def _checked(file: Path) -> tuple[int, int]:
-    size, crc32 = 0, 0
-    with file.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            size, crc32 = size + len(chunk), zlib.crc32(chunk, crc32)
-    return size, crc32

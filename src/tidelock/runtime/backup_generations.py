@@ -5,7 +5,7 @@
     <generation>/segments/<segment>/files/<path>@<crc32>
     <generation>/segments/<segment>/snapshots/<number>.json
     <generation>/logs/<node>/, dead/<name>/      log.json, aside/, entries/, parts/
-    <generation>/out/<sink>/epoch=<n>/
+    <generation>/out/<sink>/epoch=<n>/, epoch=<n>.json
 
 A home that was restored, or put back to an older epoch, makes some epochs again, perhaps with other rows in them.
 Old snapshots must never meet new log entries. So a copy goes on in the same generation only if the home still has

@@ -10,12 +10,11 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
-from tidelock.runtime.backup_store import BackupStore
+from tidelock.log.sealed import seal
+from tidelock.runtime.backup_store import BackupStore, checksum
 
 _ENTRY = re.compile(r"entries/(\d+)-(\d+)\.json")
 _EPOCH = re.compile(r"epoch=(\d+)")
-MANIFEST = "_manifest.json"
-"""The file that is written last into an epoch's directory of a file sink."""
 
 
 def entry_name(covers: EpochRange) -> str:
@@ -125,31 +124,35 @@ class LogCopy:
 
 
 class OutputCopy:
-    """The copy of what a file sink has written below the home: one directory for each epoch."""
+    """The copy of what a file sink has written below the home: one directory for each epoch.
+
+    Beside it, and after it, goes a document with the sizes and checksums of its files.
+    """
 
     def __init__(self, store: BackupStore, sink: str, location: str) -> None:
         self._store = store
         self._folder = f"out/{sink}"
         self._location = Path(location)
-        names = store.sizes(self._folder)
-        self._copied = stored_epochs(name for name in names if name.endswith(f"/{MANIFEST}"))
+        self._copied = stored_epochs(name for name in store.sizes(self._folder) if "/" not in name)
 
     def copy(self, last: Epoch) -> None:
         """Copy the directories of the epochs up to ``last``."""
         for folder in sorted(self._location.glob("epoch=*")):
-            named = _EPOCH.fullmatch(folder.name)
-            if named and int(named[1]) <= last and int(named[1]) not in self._copied:
-                self._copy_epoch(folder)
-                self._copied.add(Epoch(int(named[1])))
+            for epoch in stored_epochs([folder.name]) - self._copied:
+                if epoch <= last:
+                    self._copy_epoch(folder)
+                    self._copied.add(epoch)
 
     def _copy_epoch(self, folder: Path) -> None:
-        files = sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith("."))
-        for file in sorted(files, key=lambda file: file.name == MANIFEST):
-            name = file.relative_to(self._location).as_posix()
-            self._store.upload(f"{self._folder}/{name}", file)
+        files = {}
+        for file in sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")):
+            name = file.relative_to(folder).as_posix()
+            files[name] = checksum(file)
+            self._store.upload(f"{self._folder}/{folder.name}/{name}", file)
+        self._store.write(f"{self._folder}/{folder.name}.json", seal({"files": files}))
 
 
 def stored_epochs(names: Iterable[str]) -> set[Epoch]:
     """The epochs that these files of a file sink belong to."""
-    folders = (name.partition("/")[0] for name in names)
-    return {Epoch(int(m[1])) for m in map(_EPOCH.fullmatch, folders) if m}
+    firsts = (name.partition("/")[0].removesuffix(".json") for name in names)
+    return {Epoch(int(m[1])) for m in map(_EPOCH.fullmatch, firsts) if m}

@@ -150,3 +150,16 @@ class BackupStore:
             raise BackendUnavailable(
                 f"the backup at {self.url} does not work: cannot {doing} ({error!r}); the next pass tries again"
             ) from error
+
+
+def checksum(file: Path) -> tuple[int, int]:
+    """The size and the CRC-32 of a local file.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    size, crc32 = 0, 0
+    with file.open("rb") as content:
+        while chunk := content.read(_CHUNK):
+            size, crc32 = size + len(chunk), zlib.crc32(chunk, crc32)
+    return size, crc32

@@ -107,6 +107,15 @@ class Home:
         self.root = Path(root).absolute()
         self._logs = logs
 
+    def as_recorded(self) -> Home:
+        """This home with its logs where an earlier run put them, unless another place was asked for."""
+        record = self.record()
+        urls = [segment.log for segment in record.segments if segment.log] if record else []
+        if self._logs is not None or not urls:
+            return self
+        base = urls[0].rpartition("/")[0]
+        return self if base == Home(self.root).log("").rstrip("/") else Home(self.root, base)
+
     # -- where things are
 
     def log(self, node: str) -> str:

@@ -138,6 +138,9 @@ def _check_same(home: Home, new: Record, *, asked: bool) -> None:
         raise PlanError(
             f"{home.root} was started with other segments, and their state is there: {hint}, or use a new home"
         )
+    moved = [s.log for s, t in zip(old.segments, new.segments, strict=True) if s.log != t.log]
+    if moved:
+        raise PipelineError(f"{home.root} has its logs elsewhere, one is {moved[0]}: leave --log out")
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt, PipelineError
@@ -17,7 +17,7 @@ from tidelock.log.entry import Manifest, Part
 from tidelock.log.sealed import unseal
 from tidelock.log.store import open_store
 from tidelock.recovery import Held, Step
-from tidelock.runtime.backup_logs import MANIFEST, entry_name, stored_epochs, stored_ranges
+from tidelock.runtime.backup_logs import entry_name, stored_epochs, stored_ranges
 from tidelock.runtime.backup_store import BackupStore
 
 
@@ -154,24 +154,22 @@ class OutputRestore:
 
     def _fetch(self, folder: str) -> bool:
         """Bring one epoch; False if it is damaged, then nothing is left of it."""
-        wanted = self._wanted(folder)
-        for name in [name for name in self._names if name.startswith(f"{folder}/")]:
-            came = self._store.download(f"{self._folder}/{name}", self._location / name)
-            size = wanted.pop(name.removeprefix(f"{folder}/"), self._names[name])
-            if came is None or came[0] != size:
-                wanted[name] = size
-        if not wanted:
+        files = self._files(folder)
+        if files and all(self._download(f"{folder}/{name}") == facts for name, facts in files.items()):
             return True
         shutil.rmtree(self._location / folder, ignore_errors=True)
         self.damaged.append(f"{self._folder}/{folder}")
         return False
 
-    def _wanted(self, folder: str) -> dict[str, int]:
-        """The files that an epoch has, with their sizes."""
-        name = f"{folder}/{MANIFEST}"
+    def _download(self, name: str) -> tuple[int, int] | None:
+        return self._store.download(f"{self._folder}/{name}", self._location / name)
+
+    def _files(self, folder: str) -> dict[str, tuple[int, int]]:
+        """The files of an epoch, with their sizes and checksums; none if that cannot be read."""
+        name = f"{self._folder}/{folder}.json"
         with suppress(LogCorrupt):
-            return unseal(self._store.read(f"{self._folder}/{name}") or b"", name, lambda f: dict(f["files"]))
-        return {name: -1}  # a file that never comes
+            return unseal(self._store.read(name) or b"", name, _checksums)
+        return {}
 
     def keep(self, last: Epoch) -> None:
         """Remove the epochs behind ``last``: they are written again."""
@@ -182,3 +180,7 @@ class OutputRestore:
 
 def _writing(data: bytes) -> Callable[[BinaryIO], int]:
     return lambda file: file.write(data)
+
+
+def _checksums(fields: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    return {name: (size, crc32) for name, (size, crc32) in fields["files"].items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidelock.epochs import Epoch
 from tidelock.errors import BatchFailed, PipelineError
-from tidelock.runtime.backup import Backup
+from tidelock.runtime.backup import Backup, release
 from tidelock.runtime.events import Event, Events
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
@@ -39,10 +39,13 @@ class Run:
     ) -> None:
         if last_epoch is not None and last_epoch < 0:
             raise PipelineError(f"the last epoch is {last_epoch}: it must be at least 0")
-        self.home = home
+        self.home = home = home.as_recorded()
         self._held = ExitStack()
         self._held.enter_context(home.held())
+        home.drop_document("status")
         try:
+            if backup is None and home.record() is not None:
+                release(home)
             self._events = Events(home, listener)
             resumed = home.record() is not None
             chosen = plan if plan is not None else stored_plan(home)

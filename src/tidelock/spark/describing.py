@@ -8,6 +8,7 @@ called more than once; they have to build DataFrames and do nothing else.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tidelock.errors import PipelineError, SchemaMismatch
+from tidelock.errors import PipelineError, SchemaMismatch, TidelockError
 from tidelock.spark.plans import Findings, examine
 from tidelock.spark.schema import check_fits, describe
 from tidelock.topology import Kind, Node, Topology, Traits
@@ -85,8 +86,12 @@ def build(
         given["spark"] = spark
     try:
         stream = function(**given)
+    except TidelockError:
+        raise
     except PySparkException as error:
         raise PipelineError(f"{what} cannot be built: {_first_line(error)}") from error
+    except Exception as error:  # the user's code: anything can come out of it
+        raise PipelineError(f"{what} raised {type(error).__name__}: {_first_line(error)}{_line(error)}") from error
     if not isinstance(stream, DataFrame):
         returned = "nothing" if stream is None else f"a {type(stream).__name__}"
         raise PipelineError(f"{what} returned {returned}: it has to return a streaming DataFrame")
@@ -164,3 +169,9 @@ def _check_feedback(stream: DataFrame, node: Node, declared: str) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def _line(error: Exception) -> str:
+    """Where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -24,6 +24,7 @@ _FOR_QUERIES = {
 }
 _starting = threading.Lock()
 _INITIALIZING = "Initializing sources"
+_TOO_LATE = "Python worker failed to connect back"
 _LOOK_EVERY = 0.02
 
 
@@ -51,6 +52,11 @@ def wait_until_ready(query: StreamingQuery) -> None:
     """Return when the query has its sources up, or has ended."""
     while query.isActive and query.status["message"] == _INITIALIZING:
         time.sleep(_LOOK_EVERY)
+
+
+def came_too_late(query: StreamingQuery) -> bool:
+    """Whether the query has ended because the machine was too busy to start Python in time for Spark."""
+    return not query.isActive and _TOO_LATE in str(query.exception())
 
 
 @contextmanager

@@ -26,13 +26,16 @@ from tidelock.log import EpochLog, Retention
 from tidelock.spark.batches import Gate
 from tidelock.spark.describing import Described, Functions, build
 from tidelock.spark.options import Member
-from tidelock.spark.queries import start_query, wait_until_ready
+from tidelock.spark.queries import came_too_late, start_query, wait_until_ready
 from tidelock.spark.reading import read_members
 from tidelock.spark.schema import check_fits, describe
 from tidelock.spark.sink import LogSink
 from tidelock.spark.sinks import Deliver, DeliverySink
 from tidelock.spark.watermark import unmoved
 from tidelock.topology import Cutting, Segment
+
+_PATIENCE = 5
+"""How often a query is started whose Python processes come too late, before that counts as its failure."""
 
 
 class Places(Protocol):
@@ -91,17 +94,23 @@ class Segments:
             PipelineError: one of its functions cannot be built.
         """
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", segment.name)
-        with self.turns:
-            query = start_query(
-                self.stream(segment),
-                self._sink(segment, gate),
-                checkpoint=self.places.checkpoint(segment.name),
-                mode=segment.mode,
-                name=f"{self.cutting.topology.name}.{segment.name}",
-                trigger=trigger or {"processingTime": self.epoch if segment.is_head else "0 seconds"},
-            )
-            wait_until_ready(query)
+        for _ in range(_PATIENCE):
+            with self.turns:
+                query = self._start(segment, gate, trigger)
+                wait_until_ready(query)
+            if not came_too_late(query):
+                break
         return query
+
+    def _start(self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None) -> StreamingQuery:
+        return start_query(
+            self.stream(segment),
+            self._sink(segment, gate),
+            checkpoint=self.places.checkpoint(segment.name),
+            mode=segment.mode,
+            name=f"{self.cutting.topology.name}.{segment.name}",
+            trigger=trigger or {"processingTime": self.epoch if segment.is_head else "0 seconds"},
+        )
 
     def _sink(self, segment: Segment, gate: Gate) -> Callable[[DataFrame, int], None]:
         checkpoint = self.places.checkpoint(segment.name)

@@ -1,0 +1,81 @@
+"""`tidelock run FILE.py`: a pipeline in this process, under supervision, until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import sys
+from collections.abc import Callable
+
+from tidelock.cli.exits import BAD, GOOD
+from tidelock.cli.run_screens import Screen, screen_for
+from tidelock.cli.sessions import command_session
+from tidelock.cli.signals import Signals
+from tidelock.errors import BatchFailed
+from tidelock.runtime.events import Event
+from tidelock.runtime.home import Home
+from tidelock.runtime.loading import load
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.run import Run
+from tidelock.spark.frames import SparkSession
+
+Told = queue.SimpleQueue[Event]
+
+_LOOK_EVERY = 0.25
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer `tidelock run`.
+
+    Raises:
+        TidelockError: it cannot be started, or ended by something else than a segment's failure.
+    """
+    pipeline = load(args.file)
+    pipeline.topology()
+    home = Home(args.home or f"{pipeline.name}.tidelock", args.log)
+    with home.held():
+        pass  # a home that is in use is told before Spark is started
+    with (
+        command_session(pipeline.name, args.conf, master=args.master, log=home.root / "spark.log") as spark,
+        Signals() as signals,
+        screen_for(as_json=args.json) as screen,
+    ):
+        failure = _watched(lambda told: _started(args, pipeline, spark, home, told), screen, signals)
+    if failure is None:
+        return GOOD
+    print(f"tidelock: {failure}", file=sys.stderr)
+    return BAD
+
+
+def _started(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, home: Home, told: Told) -> Run:
+    last = None if args.epochs is None else args.epochs - 1
+    return Run(pipeline, spark, home, plan=args.plan, backup=args.backup, last_epoch=last, listener=told.put)
+
+
+def _watched(start: Callable[[Told], Run], screen: Screen, signals: Signals) -> BatchFailed | None:
+    """Show a run until it has ended; returns the failure for which it was given up."""
+    told: Told = queue.SimpleQueue()
+    running = start(told)
+    try:
+        while not running.wait(_LOOK_EVERY):
+            _look(running, told, screen)
+            drain = signals.news()
+            if drain is not None:
+                running.stop(drain=drain)
+    except BatchFailed as failure:
+        return failure
+    finally:
+        _tell(told, screen)
+        screen.end(running.home.document("status") or running.status())
+    return None
+
+
+def _look(running: Run, told: Told, screen: Screen) -> None:
+    _tell(told, screen)
+    if screen.moves:
+        screen.show(running.status())
+
+
+def _tell(told: Told, screen: Screen) -> None:
+    while not told.empty():
+        screen.tell(told.get())

@@ -1,0 +1,68 @@
+"""`tidelock restore`: a home from a copy, and what is told about it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime.backup_job import Job
+
+from tidelock.cli import main
+from tidelock.runtime.backup import Backup
+from tidelock.runtime.home import Home
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> str:
+    """The copy of a job in which `words` is two epochs ahead of the others."""
+    job = Job(Home(tmp_path / "home"))
+    job.run_to(3)
+    job.run("words", "words")
+    Backup(job.home, f"{tmp_path}/copy").copy()
+    return f"{tmp_path}/copy"
+
+
+def test_people_are_told_where_everything_goes_on(
+    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["restore", "--backup", copy, "--home", f"{tmp_path}/new"]) == 0
+    text = capsys.readouterr().out
+    assert f"restored  in {tmp_path}/new; `tidelock run` goes on from there" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["words", "5", "5", "-", "-"] in rows
+    assert ["report", "3", "3", "-", "-"] in rows
+    assert "sink report goes on with epoch 4" in text
+    Job(Home(tmp_path / "new")).run_to(6)
+
+
+def test_machines_are_told_the_same(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restore", "--backup", copy, "--home", f"{tmp_path}/new", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["home"] == f"{tmp_path}/new"
+    assert answer["segments"]["words"]["restored"] == 5
+    assert answer["segments"]["words"]["rolled_back"] == 0
+    assert answer["sinks"] == {"report": 3}
+    assert answer["damaged"] == []
+
+
+def test_damage_is_told(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = max(Path(copy).rglob("*.arrow"), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(b"torn")
+    assert main(["restore", "--backup", copy, "--home", f"{tmp_path}/new"]) == 0
+    assert "damaged  " in capsys.readouterr().out
+
+
+def test_a_restore_counts_as_one_in_the_status(
+    copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["restore", "--backup", copy, "--home", f"{tmp_path}/new"]) == 0
+    assert [event["kind"] for event in Home(tmp_path / "new").events()] == ["restored"]
+
+
+def test_what_is_there_is_not_overwritten(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restore", "--backup", copy, "--home", f"{tmp_path}/home"]) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_no_copy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restore", "--backup", f"{tmp_path}/nothing", "--home", f"{tmp_path}/new"]) == 2
+    assert "holds no complete copy of a home" in capsys.readouterr().err
