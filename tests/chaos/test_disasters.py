@@ -130,11 +130,21 @@ def test_the_loss_of_a_datacenter_at_random_moments(tmp_path: Path) -> None:
 
 
 def wait_for_disaster(process: subprocess.Popen[bytes], home: Path, backup: Path, chance: random.Random) -> None:
-    """Until something was copied in most cases, and then some seconds more."""
-    if chance.random() < 0.9:
-        eventually(lambda: (backup / "current.json").exists() or process.poll() is not None, "a copy", 120)
+    """Mostly until new results were copied, sometimes only until anything was, or not at all; then a bit more."""
+    before = results_in(backup)
+    kind = chance.choices(["results", "anything", "nothing"], [8, 1, 1])[0]
+    copied = {
+        "results": lambda: results_in(backup) > before,
+        "anything": lambda: (backup / "current.json").exists(),
+        "nothing": lambda: True,
+    }[kind]
+    eventually(lambda: copied() or process.poll() is not None, f"{kind} copied", 120)
     assert process.poll() is None, (home.parent / "job.log").read_text(errors="replace")[-3000:]
-    time.sleep(chance.uniform(0, 6))
+    time.sleep(chance.uniform(0, 4))
+
+
+def results_in(backup: Path) -> int:
+    return len(list(backup.glob("*/out/once_files/epoch=*.json")))
 
 
 def finish(world: World, home: Path, backup: Path, seed: str) -> None:

@@ -1,22 +1,20 @@
-"""`tidelock demo` as people run it: real processes, a real kill, and a count that anybody can repeat."""
+"""`tidelock demo` as people run it: real processes, real kills, and a result that anybody can compute."""
 
-import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.waiting import eventually
 
-from tidelock import EpochLog
-from tidelock.spark.demo import VOCABULARY
+from tidelock.cli.demo.deliveries import delivered
+from tidelock.cli.demo.proof import expectation, last_counts
 
-EPOCHS, ROWS, SEED = 8, 200, 5
+EPOCHS, ROWS, SEED = 10, 200, 5
 
 
 def command(home: Path) -> list[str]:
@@ -25,27 +23,16 @@ def command(home: Path) -> list[str]:
 
 
 def alive(home: Path) -> list[int]:
-    """The processes that have the home on their command line: the drivers and their JVMs."""
+    """The processes with the home on their command line or in their environment: the demo and all it started."""
     mark = str(home).encode()
-    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if mark in _command_line(entry)]
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if mark in _told(entry)]
 
 
-def _command_line(process: Path) -> bytes:
+def _told(process: Path) -> bytes:
     try:
-        return (process / "cmdline").read_bytes()
+        return (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
     except OSError:
         return b""
-
-
-def expected_counts(tweets: int) -> Counter[str]:
-    """The words of all tweets, computed without Spark from the demo's own description of a tweet."""
-    vocabulary, counts = VOCABULARY.split(), Counter[str]()
-    for number in range(tweets):
-        digits = hashlib.md5(f"{SEED}:{number}".encode()).hexdigest()
-        for place in range(1 + int(digits[28:], 16) % 7):
-            share = int(digits[4 * place : 4 * place + 4], 16) / 65536
-            counts[vocabulary[int(len(vocabulary) * share * share)]] += 1
-    return counts
 
 
 @pytest.fixture(scope="module")
@@ -57,45 +44,47 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return home, result
 
 
-def test_the_counts_are_those_of_a_computation_without_spark(finished: tuple[Path, dict[str, Any]]) -> None:
-    _, result = finished
+def test_the_result_is_that_of_a_computation_without_spark(finished: tuple[Path, dict[str, Any]]) -> None:
+    home, result = finished
+    expected = expectation(EPOCHS, ROWS, SEED)
     assert result["equal"]
-    assert result["differences"] == []
-    assert result["epochs"] >= EPOCHS
-    assert result["tweets"] == result["epochs"] * ROWS
-    assert result["counts"] == expected_counts(result["tweets"])
-    assert result["total"] == sum(result["counts"].values())
+    assert (result["differences"], result["wrong_epochs"]) == ([], [])
+    assert (result["epochs"], result["tweets"]) == (EPOCHS, EPOCHS * ROWS)
+    assert last_counts(f"{home}/logs/counts") == result["counts"] == expected.counts
+    assert delivered(home / "trends.sqlite").rankings == expected.rankings
 
 
-def test_the_downstream_query_was_really_killed(finished: tuple[Path, dict[str, Any]]) -> None:
+def test_one_segment_failed_once_and_recovered_alone(finished: tuple[Path, dict[str, Any]]) -> None:
     home, result = finished
-    killed, recovered = result["killed"], result["recovered"]
-    assert killed["exit_code"] == -signal.SIGKILL
-    assert len({killed["pid"], recovered["pid"], result["producer"]["pid"]}) == 3
-    assert EPOCHS // 3 - 1 <= killed["epoch"] < result["epochs"] - 1
-    assert recovered["epoch"] == killed["epoch"] + 1
-    assert not alive(home)
+    segment = result["segment"]
+    assert (segment["name"], segment["kills"]) == ("counts", 4)
+    assert segment["at"] <= segment["failed_at"] < segment["recovered_at"] < result["process"]["at"]
+    assert segment["after"]["wanted"] > segment["before"]["wanted"]
+    events = [json.loads(line) for line in (home / "events.jsonl").read_text().splitlines()]
+    for kind in ("segment failed", "segment restart", "segment recovered"):
+        assert [event["segment"] for event in events if event["kind"] == kind] == ["counts"]
 
 
-def test_every_epoch_stands_in_the_log_once_and_in_order(finished: tuple[Path, dict[str, Any]]) -> None:
+def test_the_process_was_killed_once_and_went_on(finished: tuple[Path, dict[str, Any]]) -> None:
     home, result = finished
-    log = EpochLog.open(f"{home}/counts")
-    counts: dict[str, int] = {}
-    for epoch, covers in enumerate(log.ranges()):
-        manifest = log.manifest(covers)
-        assert (covers.first, covers.last) == (epoch, epoch)
-        assert [source.covers for source in manifest.inputs] == [covers]
-        for part in manifest.parts:
-            for batch in log.read_part(covers, part):
-                counts.update(zip(batch["word"].to_pylist(), batch["count"].to_pylist(), strict=True))
-    assert counts == expected_counts(result["tweets"])
+    process = result["process"]
+    assert process["exit_code"] == -signal.SIGKILL
+    assert process["pid"] != process["resumed_pid"]
+    assert 0 <= process["epoch"] < EPOCHS - 1
+    kinds = [json.loads(line)["kind"] for line in (home / "events.jsonl").read_text().splitlines()]
+    assert [kind for kind in kinds if kind.startswith("run ")] == ["run started", "run resumed", "run ended"]
+
+
+def test_nothing_is_left_running(finished: tuple[Path, dict[str, Any]]) -> None:
+    home, _ = finished
+    eventually(lambda: not alive(home), "the Python workers have followed their JVM")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_no_process_outlives_the_demo(tmp_path: Path, number: int, code: int) -> None:
     home = tmp_path / "home"
     demo = subprocess.Popen(command(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    eventually(lambda: len(alive(home)) >= 4, "the demo, two drivers and a JVM are there")
+    eventually(lambda: len(alive(home)) >= 3, "the demo, the pipeline's process and its JVM are there")
     os.kill(demo.pid, number)
     demo.communicate(timeout=60)
     assert demo.returncode == code

@@ -187,6 +187,24 @@ def test_functions_with_state(bench: Bench) -> None:
     assert found[0] == found[1]
 
 
+def test_a_sorted_operator_feeds_a_function(bench: Bench) -> None:
+    bench.feed("clicks", drawn.rows(2, random.Random(6)), drawn.SCHEMA)
+    pipeline = tidelock.Pipeline("top")
+    bench.source(pipeline, "clicks")
+
+    @pipeline.operator(mode="complete")
+    def top(clicks: DataFrame) -> DataFrame:
+        largest = clicks.groupBy("user").max("amount").toDF("user", "largest")
+        return largest.orderBy(F.desc("largest"), "user").limit(2)
+
+    kept = bench.collect(pipeline, "top")
+    bench.run_in_turn(pipeline, "one")
+    fed = [row for epoch in drawn.rows(2, random.Random(6)) for row in epoch]
+    largest = {row["user"]: max(r["amount"] for r in fed if r["user"] == row["user"]) for row in fed}
+    expected = sorted(largest.items(), key=lambda pair: (-pair[1], pair[0]))[:2]
+    assert kept[1] == sorted(expected, key=repr)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_pipelines_drawn_by_chance(bench: Bench, seed: int) -> None:
     drawn.check(bench, seed)

@@ -16,6 +16,7 @@ def test_the_public_names_are_these_and_sorted_and_there() -> None:
         "InternalError",
         "LogCorrupt",
         "LogNotFound",
+        "Pipeline",
         "PipelineError",
         "PlanError",
         "Retention",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidelock.errors import PipelineError
+from tidelock.cli.java import check_java
 from tidelock.spark.failures import told_shortly
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.session import session
@@ -33,7 +32,7 @@ def command_session(
         PipelineError: there is no Java.
         BatchFailed: Spark refuses to start; the message has its words.
     """
-    _check_java()
+    check_java()
     with _logged_to(log):
         with _output_to(log), told_shortly(f"Spark cannot be started (it may say more in {log})"):
             spark = session(name, master=master, settings={**_QUIET, **dict(settings)})
@@ -42,11 +41,6 @@ def command_session(
             yield spark
         finally:
             spark.stop()
-
-
-def _check_java() -> None:
-    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        raise PipelineError("Spark needs Java 17 or newer: install one, or set JAVA_HOME to where it is")
 
 
 @contextmanager

@@ -45,10 +45,11 @@ def status(home: Home) -> dict[str, Any]:
     if document is not None and held:
         return document
     segments = [_resting(home, record, segment) for segment in record.segments]
+    ended = document["state"] if document and document["state"] in ("stopped", "failed") else "killed"
     events = home.events()
     return {
         "pipeline": record.pipeline,
-        "state": "starting" if held else _ended(events),
+        "state": "starting" if held else ended,
         "at": time.time(),
         "began": document["began"] if document else None,
         "epoch": min(segment["epoch"] for segment in segments),
@@ -56,13 +57,6 @@ def status(home: Home) -> dict[str, Any]:
         "subjects": dict(record.subjects),
         "events": [{key: e[key] for key in ("at", "kind", "segment", "text")} for e in events[-20:]],
     }
-
-
-def _ended(events: list[dict[str, Any]]) -> str:
-    """How the last run ended: as it was told, or without a word."""
-    if not events or events[-1]["kind"] != "run ended":
-        return "killed"
-    return str(events[-1]["text"].partition(":")[0])
 
 
 def _running(supervisor: Supervisor, segment: SegmentRecord) -> dict[str, Any]:

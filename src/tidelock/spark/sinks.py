@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidelock.epochs import EpochRange
 from tidelock.errors import LogCorrupt
@@ -22,6 +23,7 @@ from tidelock.spark.batches import Batches, Gate, Work
 from tidelock.spark.failures import told_shortly
 from tidelock.spark.filesystem import Folder
 from tidelock.spark.queries import compute, passing
+from tidelock.spark.schema import quoted
 
 Deliver = Callable[[DataFrame, Work], None]
 """Takes the rows of a batch to where they belong; may be called again with the same work."""
@@ -62,13 +64,25 @@ class FunctionSink:
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
         """Call the function with the last epoch that the batch covers."""
-        kept = rows.persist()
+        kept = _kept(rows)
         try:
-            compute(kept)
             epoch = {"epoch": work.covers.last} if self._takes_epoch else {}
             self._function(**{self._rows: kept}, **epoch)
         finally:
             kept.unpersist()
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """The rows, computed and kept until `unpersist`."""
+    # A batch that was sorted says so in terms of columns that it no longer has, and Spark 4.3 stumbles over that
+    # when it keeps the batch. Renaming the columns makes it forget; the mark makes the renaming more than a no-op.
+    renamed = [
+        F.col(quoted(field.name)).alias(field.name, metadata={**field.metadata, "tidelock.kept": True})
+        for field in rows.schema
+    ]
+    kept = rows.select(renamed).persist()
+    compute(kept)
+    return kept
 
 
 class ConsoleSink:
@@ -80,9 +94,8 @@ class ConsoleSink:
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
         """Print the first rows as a table, under the epochs that they belong to."""
-        kept = rows.persist()
+        kept = _kept(rows)
         try:
-            compute(kept)
             print(f"-- {self._name}, epoch {work.covers}")
             kept.show(self._limit, truncate=False)
         finally:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from tidelock.errors import Fenced, LogCorrupt, PipelineError, PlanError
@@ -88,9 +89,20 @@ def _text(failure: BaseException) -> str:
 
 
 def _raised(failure: BaseException, text: str) -> str:
-    if not isinstance(failure, PySparkException) and "py4j" not in type(failure).__module__:
-        return f"{type(failure).__name__}: {_first_line(str(failure))}"
-    return _python_error(text.splitlines()) or _first_line(str(failure))
+    if isinstance(failure, Py4JJavaError):
+        return _python_error(text.splitlines()) or _first_line(_deepest_message(failure.java_exception))
+    if isinstance(failure, PySparkException):
+        return _python_error(text.splitlines()) or _first_line(str(failure))
+    return f"{type(failure).__name__}: {_first_line(str(failure))}"
+
+
+def _deepest_message(exception: Any) -> str:
+    """What the innermost cause says that says anything."""
+    said = ""
+    while exception is not None:
+        said = str(exception.getMessage() or said)
+        exception = exception.getCause()
+    return said
 
 
 def _python_error(lines: Iterable[str]) -> str | None:

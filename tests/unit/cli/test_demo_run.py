@@ -1,30 +1,37 @@
-"""The demo's processes, its view of a log, and its home."""
+"""The demo's process, its view of a home, and what it refuses."""
 
+import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tidelock.cli import main
 from tidelock.cli.demo.children import Child, ChildFailed
-from tidelock.cli.demo.progress import LogWatch
-from tidelock.epochs import Epoch
-from tidelock.log import LogWriter
+from tidelock.cli.demo.progress import SegmentView, Watch
+from tidelock.cli.demo.settings import Settings
+from tidelock.cli.demo.story import PIPELINE
+from tidelock.runtime.home import Home
+
+
+def sleeper(folder: Path, first: str = "") -> Child:
+    """A process that is busy loading a pipeline for a minute."""
+    (folder / "slow.py").write_text(f"import time\n{first}\ntime.sleep(60)\n")
+    return Child(["run", str(folder / "slow.py")], folder / "log.txt", os.environ)
 
 
 def test_a_child_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
-    child = Child("word count", ["no such role"], tmp_path / "log.txt")
+    child = Child(["run", str(tmp_path / "no such file.py")], tmp_path / "log.txt", os.environ)
     child._process.wait(60)
-    with pytest.raises(ChildFailed, match=r"word count \(pid \d+\) died: exit code 2") as failure:
+    with pytest.raises(ChildFailed, match=r"the pipeline \(pid \d+\) died: exit code 2") as failure:
         child.finished()
-    assert "invalid choice: 'no such role'" in str(failure.value)
+    assert "there is no file" in str(failure.value)
     assert str(tmp_path / "log.txt") in str(failure.value)
-    child.kill()
+    child.see_off()
 
 
 def test_a_killed_child_is_gone_and_says_by_what(tmp_path: Path) -> None:
-    child = Child("word count", ["words"], tmp_path / "log.txt")
+    child = sleeper(tmp_path)
     assert child.exit_code is None
     assert not child.finished()
     child.kill()
@@ -34,27 +41,50 @@ def test_a_killed_child_is_gone_and_says_by_what(tmp_path: Path) -> None:
     child.kill()
 
 
-def test_a_watch_counts_rows_that_the_log_has_dropped(
-    writer: LogWriter, publish_epoch: Callable[[int], None]
-) -> None:
-    watch = LogWatch(writer.log.url)
-    watch.look()
-    assert (watch.newest, watch.rows, watch.cursor) == (-1, 0, -1)
-    for epoch in range(4):
-        publish_epoch(epoch)
-    watch.look()
-    writer.log.move_cursor("counts", Epoch(2))
-    writer.truncate()
-    publish_epoch(4)
-    watch.look()
-    assert (watch.newest, watch.rows, watch.cursor) == (4, 5, 2)
-    assert [covers.last for covers in watch.kept] == [3, 4]
+def test_a_child_on_the_leash_ends_when_the_leash_does(tmp_path: Path) -> None:
+    child = sleeper(tmp_path, "from tidelock.cli.demo import leash\nleash.put_on()")
+    child._stdin.close()
+    child._process.wait(60)
+    assert child.exit_code == -signal.SIGKILL
+    child.kill()
 
 
-def test_a_watch_waits_for_a_log_that_is_not_there(tmp_path: Path) -> None:
-    watch = LogWatch(f"file:{tmp_path}/later")
-    watch.look()
-    assert (watch.newest, watch.kept) == (-1, ())
+def test_a_status_of_an_earlier_run_is_no_status(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    watch = Watch(home)
+    assert watch.status(since=0.0) is None
+    home.put_document("status", {"at": 10.0, "segments": []})
+    assert watch.status(since=9.0) is not None
+    assert watch.status(since=11.0) is None
+
+
+def test_every_event_is_news_once(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    watch = Watch(home)
+    assert watch.news() == []
+    home.add_event({"kind": "run started"})
+    home.add_event({"kind": "task retry"})
+    assert [event["kind"] for event in watch.news()] == ["run started", "task retry"]
+    home.add_event({"kind": "run ended"})
+    assert [event["kind"] for event in watch.news()] == ["run ended"]
+
+
+def test_what_a_segment_has_done_is_not_forgotten_while_it_starts_again() -> None:
+    segment = SegmentView("counts", ("counts",), epochs=7)
+    segment.take({"state": "starting", "lag": 0, "epoch": -1, "restarts": 0})
+    assert (segment.state, segment.epochs) == ("starting", 7)
+
+
+def test_the_settings_reach_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(tmp_path, epochs=8, rows=200, seed=-5)
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    assert Settings.from_environment() == settings
+
+
+def test_the_pipeline_alone_says_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(PIPELINE)]) == 2
+    assert "run it with `tidelock demo`" in capsys.readouterr().err
 
 
 def test_a_home_that_is_in_use_is_refused_and_left_alone(

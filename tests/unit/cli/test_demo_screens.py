@@ -5,27 +5,27 @@ from typing import Any
 
 from rich.console import Console
 
-from tidelock.cli.demo.progress import Event, QueryView, State, View
-from tidelock.cli.demo.screens import LineScreen, NoScreen, drawing, screen_for, verdict
-from tidelock.epochs import Epoch, EpochRange
+from tidelock.cli.demo.drawing import drawing
+from tidelock.cli.demo.progress import Event, SegmentView, View
+from tidelock.cli.demo.screens import LineScreen, NoScreen, screen_for
+from tidelock.cli.demo.verdict import verdict
 
 
 def console(**options: Any) -> tuple[Console, io.StringIO]:
     page = io.StringIO()
-    return Console(file=page, width=120, highlight=False, **options), page
+    return Console(file=page, width=100, highlight=False, **options), page
 
 
-def view(seconds: float = 12.0, epochs: int = 7) -> View:
+def view(seconds: float = 12.0, counted: int = 7) -> View:
     return View(
         goal=20,
-        queries=(
-            QueryView("tweets to words", 11, State.RUNNING, 9, 72_000),
-            QueryView("word count", 12, State.KILLED, epochs, 448, lag=9 - epochs),
+        segments=(
+            SegmentView("wanted", ("tweets", "words", "wanted"), "running", 12),
+            SegmentView("counts", ("counts",), "restarting", counted, lag=12 - counted, restarts=1),
+            SegmentView("store", ("top", "store"), "running", 6, lag=1),
         ),
-        kept=(EpochRange(Epoch(5), Epoch(6)), EpochRange(Epoch(7), Epoch(8))),
-        finished=4,
         seconds=seconds,
-        events=[Event(0.0, "started"), Event(11.9, "killed word count")],
+        events=[Event(0.0, "started", loud=True), Event(11.9, "segment failed: counts: " + 100 * "x")],
     )
 
 
@@ -35,18 +35,26 @@ def drawn(shown: View) -> str:
     return page.getvalue()
 
 
-def test_the_drawing_has_both_queries_the_log_and_the_events() -> None:
-    text = drawn(view())
-    rows = [line.split() for line in text.splitlines()]
-    assert any(row[:4] == ["tweets", "to", "words", "11"] and "9/20" in row for row in rows)
-    assert any(row[:4] == ["word", "count", "12", "killed"] and row[-2:] == ["2", "epochs"] for row in rows)
-    assert "holds epochs 5-8; its consumer has finished epoch 4" in text
-    assert " 11.9 s  killed word count" in text
+def test_the_drawing_has_the_pipeline_with_the_state_of_each_segment() -> None:
+    lines = drawn(view()).splitlines()
+    assert "tweets → words → wanted" in lines[1]
+    assert "──log─▶" in lines[1]
+    assert "top → store" in lines[1]
+    assert " 5 wait" in lines[0]
+    assert lines[2].index("running") < lines[2].index("restarting") < lines[2].rindex("running")
 
 
-def test_the_drawing_knows_an_empty_log() -> None:
-    text = drawn(View(goal=20, queries=(QueryView("word count"),), events=[Event(0.0, "started")]))
-    assert "still empty" in text
+def test_the_drawing_has_the_progress_of_each_segment() -> None:
+    rows = [line.split() for line in drawn(view()).splitlines()]
+    assert any(row[:2] == ["wanted", "running"] and row[-1] == "12/20" for row in rows)
+    assert any(row[:2] == ["counts", "restarting"] and row[-4:] == ["7/20", "5", "epochs", "1"] for row in rows)
+    assert any(row[:2] == ["store", "running"] and row[-3:] == ["6/20", "1", "epoch"] for row in rows)
+
+
+def test_an_event_takes_one_line() -> None:
+    last = drawn(view()).splitlines()[-1]
+    assert last.startswith("  11.9 s  segment failed: counts: xxx")
+    assert last.endswith("…")
 
 
 def test_lines_tell_events_at_once_and_progress_now_and_then() -> None:
@@ -56,11 +64,11 @@ def test_lines_tell_events_at_once_and_progress_now_and_then() -> None:
     lines.show(view(seconds=2.0))
     lines.show(view(seconds=6.0))
     lines.show(view(seconds=12.0))
-    lines.show(view(seconds=18.0, epochs=8))
+    lines.show(view(seconds=18.0, counted=8))
     assert page.getvalue().splitlines() == [
         "  1.0 s  started",
-        "  6.0 s  epochs done: tweets to words 9, word count 7, of 20",
-        " 18.0 s  epochs done: tweets to words 9, word count 8, of 20",
+        "  6.0 s  epochs done: wanted 12, counts 7, store 6, of 20",
+        " 18.0 s  epochs done: wanted 12, counts 8, store 6, of 20",
     ]
 
 
@@ -73,7 +81,7 @@ def test_machines_see_nothing() -> None:
     assert page.getvalue() == ""
 
 
-def test_a_pipe_gets_lines_and_a_terminal_a_live_table() -> None:
+def test_a_pipe_gets_lines_and_a_terminal_a_live_picture() -> None:
     paper, page = console()
     with screen_for(paper, quiet=False) as screen:
         assert isinstance(screen, LineScreen)
@@ -81,13 +89,31 @@ def test_a_pipe_gets_lines_and_a_terminal_a_live_table() -> None:
     paper, page = console(force_terminal=True)
     with screen_for(paper, quiet=False) as screen:
         screen.show(view())
-    assert "word count" in page.getvalue()
+    assert "tweets → words → wanted" in page.getvalue()
 
 
 def result(**changed: Any) -> dict[str, Any]:
     counts = {word: 100 - place for place, word in enumerate("abcdefgh")}
-    proof = {"equal": True, "epochs": 20, "tweets": 40_000, "total": 772, "counts": counts}
-    return {**proof, "differences": [], "seconds": 40.2, **changed}
+    return {
+        "equal": True,
+        "epochs": 20,
+        "delivered_again": 0,
+        "tweets": 40_000,
+        "total": 772,
+        "counts": counts,
+        "top": [["a", 100], ["b", 99], ["c", 98]],
+        "differences": [],
+        "wrong_epochs": [],
+        "segment": {
+            "name": "counts",
+            "seconds": 2.14,
+            "before": {"wanted": 6, "counts": 5, "store": 4},
+            "after": {"wanted": 11, "counts": 6, "store": 5},
+        },
+        "process": {"seconds": 17.9},
+        "seconds": 60.2,
+        **changed,
+    }
 
 
 def verdict_text(told: dict[str, Any]) -> str:
@@ -96,18 +122,26 @@ def verdict_text(told: dict[str, Any]) -> str:
     return page.getvalue()
 
 
-def test_equal_counts_are_shown_as_the_proof() -> None:
+def test_an_equal_result_is_shown_as_the_proof() -> None:
     text = verdict_text(result())
     assert "exactly once: equal" in text
-    assert "and 3 more, all equal" in text
-    assert "20 epochs, 40,000 tweets, 772 words counted, 8 different ones" in text
+    assert "and the counts of 5 more words, all equal" in text
+    assert "20 epochs delivered, each once, and the list of every epoch is right" in text
+    assert "segment counts killed: back after 2.1 s; meanwhile wanted +5, store +1 epochs" in text
+    assert "40,000 tweets, 772 words counted, in 60 s" in text
+
+
+def test_epochs_that_came_again_are_told() -> None:
+    text = verdict_text(result(delivered_again=2))
+    assert "each once (2 came a second time and changed nothing)" in text
 
 
 def test_different_counts_are_shown_word_by_word() -> None:
     wrong = [{"word": f"w{n}", "expected": 1000 + n, "found": None if n == 0 else n} for n in range(30)]
-    text = verdict_text(result(equal=False, differences=wrong))
-    assert "NOT exactly once: the counts differ" in text
+    text = verdict_text(result(equal=False, differences=wrong, wrong_epochs=[3, 4]))
+    assert "NOT exactly once: the results differ" in text
     rows = [line.split()[1:-1] for line in text.splitlines()]
     assert ["w0", "missing", "1,000"] in rows
     assert ["w7", "7", "1,007"] in rows
     assert "30 words differ, the first are shown" in text
+    assert "the lists of these epochs are missing or wrong: 3, 4" in text

@@ -1,1 +1,6 @@
-"""`tidelock demo`: processes (`children`), what the logs show of them (`progress`), the story, and its screens."""
+"""`tidelock demo`.
+
+`trending` is the pipeline, `deliveries` what its sink writes. `children` and `leash` are about the process that
+runs it, `progress` is what its home shows. `story` kills and watches, `proof` compares; `drawing`, `screens` and
+`verdict` show it.
+"""

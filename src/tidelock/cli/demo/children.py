@@ -1,8 +1,7 @@
-"""The processes of the demo: each is one Spark driver, in a process group of its own.
+"""The process of the demo: the command `tidelock run`, in a process group of its own.
 
 A group of its own means that a kill hits the Python process and its JVM at the same instant, as the loss of a
-machine would, and that Ctrl-C in the terminal reaches only us. The pipe to a child's standard input is its leash:
-a child stops when the pipe closes, so it does not outlive us however we end.
+machine would, and that Ctrl-C in the terminal reaches only us.
 """
 
 from __future__ import annotations
@@ -11,43 +10,43 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidelock.errors import BatchFailed
 
-_STOP_SECONDS = 60
 _TAIL_LINES = 25
+_LAST_BREATH = 10.0
+"""Seconds that a JVM gets to end after its Python process has."""
 
 
 class ChildFailed(BatchFailed):
-    """A process of the demo ended although nobody had asked it to."""
+    """The process of the demo ended although nobody had asked it to, or does nothing any more."""
 
 
 class Child:
-    """One process, started as ``python -m tidelock.spark.demo ARGUMENTS``; what it says goes to ``log``."""
+    """One process, started as ``python -m tidelock ARGUMENTS``; what it prints goes to ``log``."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
-        self.name = name
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidelock.spark.demo", *arguments],
-                stdin=subprocess.PIPE,
+                [sys.executable, "-m", "tidelock", *arguments],
+                stdin=subprocess.PIPE,  # its leash
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=dict(environment),
                 start_new_session=True,
             )
+        assert self._process.stdin is not None
+        self._stdin = self._process.stdin
+        self._gone = False
 
     @property
     def pid(self) -> int:
         """The process, and the process group."""
         return self._process.pid
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process is gone."""
-        return self._process.poll() is not None
 
     @property
     def exit_code(self) -> int | None:
@@ -62,32 +61,31 @@ class Child:
         """
         code = self.exit_code
         if code is not None and code != 0:
-            raise ChildFailed(f"{self.name} (pid {self.pid}) died: {_meaning(code)}.\n{self._tail()}")
+            raise ChildFailed(f"the pipeline (pid {self.pid}) died: {_meaning(code)}.\n{self._tail()}")
         return code == 0
-
-    def stop(self) -> None:
-        """Ask it to stop at once, and wait until it has.
-
-        Raises:
-            ChildFailed: it did not stop, or failed on the way.
-        """
-        self._close()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self.finished()
 
     def kill(self) -> None:
         """SIGKILL for the whole process group; it is gone when this returns. Nothing happens if it was."""
-        if not self.ended:
-            os.killpg(self.pid, signal.SIGKILL)
+        if not self._gone:
+            self._signal(signal.SIGKILL)
             self._process.wait()
-        self._close()
+            self._stdin.close()
+            self._gone = True
 
-    def _close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+    def see_off(self) -> None:
+        """Let a process that has ended by itself take along what it had started: its JVM needs a moment."""
+        deadline = time.monotonic() + _LAST_BREATH
+        while self._signal(0) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.kill()
+
+    def _signal(self, number: int) -> bool:
+        """Whether anybody is left in the group to get it."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def _tail(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]

@@ -1,84 +1,42 @@
-"""What the demo knows of its queries: what their logs show, and what it did to them."""
+"""What the demo knows of the pipeline: what its home shows, and what was done to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import Any
 
-from tidelock.epochs import BEFORE_FIRST, EpochRange
-from tidelock.errors import LogCorrupt, LogNotFound
-from tidelock.log import EpochLog
-
-
-class State(Enum):
-    """What a query is doing."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    KILLED = "killed"
-    RESTARTING = "restarting"
-    DONE = "done"
+from tidelock.runtime.home import Home
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened, ``seconds`` after the demo began."""
+    """Something that happened, ``seconds`` after the demo began; ``loud`` if the demo did it."""
 
     seconds: float
     text: str
+    loud: bool = False
 
     def __str__(self) -> str:
         return f"{self.seconds:5.1f} s  {self.text}"
 
 
-class LogWatch:
-    """What one log shows at each look; it goes on counting the rows of entries that the log has dropped."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._rows: dict[EpochRange, int] = {}
-        self.newest: int = BEFORE_FIRST
-        self.kept: tuple[EpochRange, ...] = ()
-        self.cursor: int = BEFORE_FIRST
-
-    @property
-    def rows(self) -> int:
-        """The rows of all entries seen so far."""
-        return sum(self._rows.values())
-
-    def look(self) -> None:
-        """Take in what the log holds now; a log that is not there yet holds nothing."""
-        try:
-            log = EpochLog.open(self._url)
-        except LogNotFound:
-            return
-        self.kept = tuple(log.ranges())
-        self.newest = self.kept[-1].last if self.kept else BEFORE_FIRST
-        self.cursor = min(log.cursors().values(), default=BEFORE_FIRST)
-        for covers in self.kept:
-            self._count(log, covers)
-
-    def _count(self, log: EpochLog, covers: EpochRange) -> None:
-        if covers in self._rows:
-            return
-        try:
-            self._rows[covers] = log.manifest(covers).rows
-        except LogCorrupt:
-            if covers in log.ranges():  # if not, it was dropped while we looked
-                raise
-
-
 @dataclass
-class QueryView:
-    """One query as a person sees it."""
+class SegmentView:
+    """One segment as a person sees it."""
 
     name: str
-    pid: int = 0
-    state: State = State.STARTING
+    operators: Sequence[str]
+    state: str = "waiting"
     epochs: int = 0
-    rows: int = 0
-    lag: int | None = None
+    lag: int = 0
+    """How many epochs it is behind its input."""
+    restarts: int = 0
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Take over what a status document says."""
+        self.state, self.lag, self.restarts = told["state"], told["lag"], told["restarts"]
+        self.epochs = max(self.epochs, told["epoch"] + 1)
 
 
 @dataclass
@@ -86,8 +44,33 @@ class View:
     """All that a screen shows."""
 
     goal: int
-    queries: Sequence[QueryView]
-    kept: Sequence[EpochRange] = ()
-    finished: int = BEFORE_FIRST
+    segments: Sequence[SegmentView]
     seconds: float = 0.0
     events: list[Event] = field(default_factory=list)
+
+    def segment(self, name: str) -> SegmentView:
+        """The segment of that name."""
+        return next(segment for segment in self.segments if segment.name == name)
+
+    def epochs(self) -> dict[str, int]:
+        """How many epochs each segment has finished."""
+        return {segment.name: segment.epochs for segment in self.segments}
+
+
+class Watch:
+    """Looks into the home of a pipeline, as `tidelock status` does."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._seen = 0
+
+    def status(self, since: float) -> Mapping[str, Any] | None:
+        """The newest status; None if the run that began after ``since`` has not told any."""
+        status = self._home.document("status")
+        return status if status is not None and status["at"] >= since else None
+
+    def news(self) -> list[dict[str, Any]]:
+        """The events that were not there at the last look."""
+        events = self._home.events()
+        new, self._seen = events[self._seen :], len(events)
+        return new

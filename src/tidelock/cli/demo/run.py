@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import shlex
 import shutil
 import signal
 import sys
@@ -19,9 +19,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tidelock.cli.demo.children import ChildFailed
-from tidelock.cli.demo.screens import screen_for, verdict
-from tidelock.cli.demo.story import Settings, Story
+from tidelock.cli.demo.screens import screen_for
+from tidelock.cli.demo.settings import Settings
+from tidelock.cli.demo.story import Story
+from tidelock.cli.demo.verdict import verdict
 from tidelock.cli.exits import BAD, GOOD
+from tidelock.cli.java import check_java
 from tidelock.errors import PipelineError
 
 
@@ -30,9 +33,9 @@ def demo(args: argparse.Namespace) -> int:
 
     Raises:
         PipelineError: there is no Java, or the home is in use.
-        ChildFailed: one of the queries could not be run.
+        ChildFailed: the pipeline could not be run.
     """
-    _check_java()
+    check_java()
     console = Console(highlight=False)
     kept = args.keep or args.home is not None
     with _home(args.home, kept) as home, _ended_by_sigterm():
@@ -49,15 +52,11 @@ def _answer(console: Console, result: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(result))
         return
     console.print(verdict(result))
-    hint = "To look at the logs afterwards, add --keep."
+    hint = "To look at what it leaves behind, add --keep."
     if result["home"] is not None:
-        hint = f"Look at the logs with: tidelock log show {result['home']}/counts"
+        home = shlex.quote(result["home"])
+        hint = f"Look at it with: tidelock status --home {home}, tidelock log show {home}/logs/counts"
     console.print(Text(hint, style="dim"), soft_wrap=True)
-
-
-def _check_java() -> None:
-    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        raise PipelineError("Spark needs Java 17 or newer: install one, or set JAVA_HOME to where it is")
 
 
 @contextmanager

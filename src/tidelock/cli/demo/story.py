@@ -1,36 +1,37 @@
-"""The demo itself: start two queries, kill one, start it again, wait for both, compare.
+"""The demo itself: run the pipeline, kill a segment, kill the process, run it again, compare.
 
-The story knows the queries only by their logs and their process ids, as an operator would: no message passes
-between it and them. Whatever ends it, every process that it started is gone when it returns.
+The story knows the pipeline only by its home, its database and its process id, as an operator would. Whatever ends
+it, every process that it started is gone when it returns.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidelock.cli.demo.children import Child, ChildFailed
-from tidelock.cli.demo.progress import Event, LogWatch, QueryView, State, View
-from tidelock.epochs import BEFORE_FIRST
+from tidelock.cli.demo.deliveries import delivered
+from tidelock.cli.demo.progress import Event, SegmentView, View, Watch
+from tidelock.cli.demo.proof import prove
+from tidelock.cli.demo.settings import Settings
+from tidelock.cli.segment_table import shortened
+from tidelock.runtime.home import Home
 
-_LOOK_EVERY = 0.1
+PIPELINE = Path(__file__).with_name("trending.py")
+"""The file that declares the pipeline."""
+_SEGMENTS = (("tweets", "words", "wanted"), ("counts",), ("top", "store"))
+_VICTIM = "counts"
+_ATTEMPTS = 4
+"""How often Spark tries a task before it gives up on the query."""
+_CORES = 2
+_LOOK_EVERY = 0.25
 _PATIENCE = 240.0
-"""Seconds without a new epoch in any log after which the demo gives up."""
-_CONSUMER = "counts"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is run, and where."""
-
-    home: Path
-    epochs: int
-    rows: int
-    seed: int
+"""Seconds without a new epoch or event after which the demo gives up."""
+_LONGEST_TEXT = 100
 
 
 class Screen(Protocol):
@@ -49,149 +50,209 @@ class Story:
     def __init__(self, settings: Settings, screen: Screen) -> None:
         self._settings = settings
         self._screen = screen
-        self._began = time.monotonic()
-        self._children: list[Child] = []
-        self._producer: Child
-        self._logs = {name: LogWatch(self._url(name)) for name in ("words", "counts")}
-        self._words = QueryView("tweets to words")
-        self._counts = QueryView("word count")
-        self._view = View(settings.epochs, (self._words, self._counts))
+        self._home = Home(settings.home)
+        self._watch = Watch(self._home)
+        self._view = View(settings.epochs, [SegmentView(names[-1], names) for names in _SEGMENTS])
+        self._head, self._victim = self._view.segments[0], self._view.segment(_VICTIM)
+        self._began = self._child_began = time.time()
+        self._child: Child | None = None
+        self._news: dict[tuple[str, str | None], float] = {}
+        self._delivered = 0
 
     def run(self) -> dict[str, Any]:
-        """Tell the whole story; the answer has what was done and whether the counts are right.
+        """Tell the whole story; the answer has what was done and whether the result is right.
 
         Raises:
-            ChildFailed: a process died that nobody had killed, or nothing moves any more.
+            ChildFailed: the process died although nobody had killed it, or nothing moves any more.
         """
         try:
-            victim = self._start()
-            self._wait(lambda: self._counts.epochs * 3 >= self._settings.epochs, victim)
-            killed = self._kill(victim)
-            successor, recovered = self._restart(killed)
-            proof = self._finish(successor)
+            first = self._start()
+            self._wait(self._warm)
+            segment = self._see_it_recover(self._kill_segment())
+            self._wait(lambda: self._caught_up(segment) or self._nearly_done())
+            killed = self._kill_process(first)
+            process = self._start_again(killed)
+            self._finish()
         finally:
-            for child in self._children:
-                child.kill()
+            if self._child is not None:
+                self._child.kill()
+        proof = prove(self._settings, self._home.log(_VICTIM))
         return {
-            "equal": not proof["differences"],
             **proof,
             "seed": self._settings.seed,
-            "seconds": round(self._now(), 1),
-            "producer": {"pid": self._producer.pid},
-            "killed": killed,
-            "recovered": recovered,
+            "seconds": self._now(),
+            "segment": segment,
+            "process": process,
             "events": [asdict(event) for event in self._view.events],
         }
 
     # -- the acts
 
     def _start(self) -> Child:
-        self._producer = self._spawn("words", self._words.name)
-        self._words.pid = self._producer.pid
-        self._tell(f"started {self._words.name} (pid {self._words.pid}), to write an epoch every second")
-        victim = self._start_counts()
-        self._tell(f"started {self._counts.name} (pid {victim.pid}), to read them")
-        self._wait(lambda: self._words.epochs > 0, victim)
-        self._words.state = State.RUNNING
-        self._tell(f"{self._words.name} has published its first epoch")
-        self._wait(lambda: self._counts.epochs > 0, victim)
-        self._counts.state = State.RUNNING
-        self._tell(f"{self._counts.name} has counted its first epoch")
-        return victim
+        plan = {"segments": [{"operators": names} for names in _SEGMENTS]}
+        self._plan.write_text(json.dumps(plan), encoding="utf-8")
+        child = self._spawn()
+        self._tell(
+            f"started `tidelock run` (pid {child.pid}): {len(_SEGMENTS)} segments, an epoch every two seconds"
+        )
+        return child
 
-    def _kill(self, victim: Child) -> dict[str, Any]:
+    def _kill_segment(self) -> dict[str, Any]:
+        self._lay_switch()
+        self._wait(lambda: self._deaths() > 0)
+        at, before = self._now(), self._view.epochs()
+        self._tell(f"killing the Python workers of segment {_VICTIM} (SIGKILL), until Spark gives it up")
+        self._wait(lambda: ("segment failed", _VICTIM) in self._news)
+        return {"name": _VICTIM, "kills": self._deaths(), "at": at, "before": before}
+
+    def _see_it_recover(self, killed: Mapping[str, Any]) -> dict[str, Any]:
+        self._wait(lambda: ("segment recovered", _VICTIM) in self._news)
+        failed, recovered = (self._seconds_of(f"segment {what}") for what in ("failed", "recovered"))
+        seconds, before, after = round(recovered - failed, 1), killed["before"], self._view.epochs()
+        went = ", ".join(f"{name} from {before[name]} to {after[name]}" for name in after if name != _VICTIM)
+        self._tell(f"{_VICTIM} is back, {seconds:.1f} s after its query failed; since the kill {went} epochs")
+        return {**killed, "failed_at": failed, "recovered_at": recovered, "seconds": seconds, "after": after}
+
+    def _seconds_of(self, kind: str) -> float:
+        return round(self._news[kind, _VICTIM] - self._began, 1)
+
+    def _kill_process(self, child: Child) -> dict[str, Any]:
         at = self._now()
-        victim.kill()
+        child.kill()
         self._look()
-        self._counts.state = State.KILLED
-        epoch = self._logs["counts"].newest
-        self._tell(f"killed {self._counts.name} (pid {victim.pid}, SIGKILL) after epoch {epoch}")
-        before = self._words.epochs
-        self._wait(lambda: self._words.epochs >= before + 2 or self._words.state is State.DONE)
-        return {"pid": victim.pid, "exit_code": victim.exit_code, "epoch": epoch, "at": round(at, 1)}
+        self._mark("killed")
+        self._tell(f"killed the whole process, Python and JVM (pid {child.pid}, SIGKILL), after {self._arrived()}")
+        return {"pid": child.pid, "exit_code": child.exit_code, "at": at, "epoch": self._delivered - 1}
 
-    def _restart(self, killed: dict[str, Any]) -> tuple[Child, dict[str, Any]]:
-        successor = self._start_counts()
-        self._counts.state = State.RESTARTING
-        self._tell(f"started {self._counts.name} again (pid {successor.pid}) on the same checkpoint")
-        self._wait(lambda: self._logs["counts"].newest > killed["epoch"], successor)
-        self._counts.state = State.RUNNING
-        epoch, down = killed["epoch"] + 1, self._now() - killed["at"]
-        waited = self._logs["words"].newest - killed["epoch"]
-        self._tell(f"it goes on from epoch {epoch}, {down:.1f} s after the kill; {waited} epochs had waited")
-        return successor, {"pid": successor.pid, "epoch": epoch, "seconds": round(down, 1), "waited": waited}
+    def _start_again(self, killed: Mapping[str, Any]) -> dict[str, Any]:
+        child = self._spawn()
+        self._mark("restarting")
+        self._tell(f"started it again with the same command (pid {child.pid})")
+        self._wait(lambda: self._delivered > killed["epoch"] + 1)
+        recovered = self._now()
+        seconds = round(recovered - killed["at"], 1)
+        self._tell(f"epoch {killed['epoch'] + 1} has arrived, {seconds:.1f} s after the kill")
+        return {**killed, "resumed_pid": child.pid, "recovered_at": recovered, "seconds": seconds}
 
-    def _finish(self, successor: Child) -> dict[str, Any]:
-        self._wait(lambda: self._words.state is State.DONE, successor)
-        result = self._settings.home / "proof.json"
-        checker = self._spawn("check", "the check", "--result", str(result))
-        self._tell("counting the same tweets in one batch, to compare")
-        last = self._logs["words"].newest
-        self._wait(lambda: self._logs["words"].cursor >= last, successor, checker)
-        successor.stop()
-        self._counts.state = State.DONE
-        self._tell(f"{self._counts.name} has finished all {self._counts.epochs} epochs")
-        self._wait(checker.finished)
-        proof: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-        return proof
+    def _finish(self) -> None:
+        child = self._child
+        assert child is not None
+        self._wait(child.finished)
+        child.see_off()
+        self._look()
+        self._tell(f"the pipeline has ended by itself, after {self._arrived()}")
+        self._tell("computing the same without Spark, to compare")
 
-    # -- the processes
+    def _warm(self) -> bool:
+        """Whether all segments are in step after the start, or there is no more time to wait for that."""
+        in_step = all(segment.lag <= 1 for segment in self._view.segments)
+        epochs = self._settings.epochs
+        return self._delivered >= max(1, epochs // 4) and (in_step or self._head.epochs >= epochs // 2)
 
-    def _start_counts(self) -> Child:
-        child = self._spawn("counts", self._counts.name)
-        self._counts.pid = child.pid
-        return child
+    def _caught_up(self, segment: Mapping[str, Any]) -> bool:
+        """Whether it has done what waited for it when it came back."""
+        return self._victim.epochs >= int(segment["after"][self._head.name])
 
-    def _spawn(self, role: str, name: str, *more: str) -> Child:
-        home, settings = self._settings.home, self._settings
-        arguments = [role, "--words", self._url("words"), "--counts", self._url("counts")]
-        arguments += ["--consumer", _CONSUMER]
-        arguments += ["--checkpoint", str(home / "checkpoints" / role), "--scratch", str(home / "scratch")]
-        arguments += ["--epochs", str(settings.epochs), "--rows", str(settings.rows)]
-        arguments += [f"--seed={settings.seed}"]
-        child = Child(name, [*arguments, *more], home / f"{role}.txt")
-        self._children.append(child)
-        return child
+    def _nearly_done(self) -> bool:
+        return self._head.epochs >= self._settings.epochs - 1
 
-    def _url(self, log: str) -> str:
-        return (self._settings.home / log).as_uri()
+    # -- the switch
+
+    def _lay_switch(self) -> None:
+        """Put all files there at once, so that no worker finds only some of them."""
+        aside = self._settings.home / "switch.aside"
+        aside.mkdir()
+        for number in range(_ATTEMPTS):
+            (aside / str(number)).touch()
+        aside.rename(self._settings.switch)
+
+    def _deaths(self) -> int:
+        """How many workers have taken a file away and died."""
+        switch = self._settings.switch
+        return _ATTEMPTS - len(list(switch.glob("*"))) if switch.exists() else 0
+
+    # -- the process
+
+    @property
+    def _plan(self) -> Path:
+        return self._settings.home / "plan.json"
+
+    def _spawn(self) -> Child:
+        arguments = ["run", f"{PIPELINE}:pipeline", "--home", str(self._home.root), "--plan", str(self._plan)]
+        arguments += ["--epochs", str(self._settings.epochs), "--master", f"local[{_CORES},{_ATTEMPTS}]", "--json"]
+        for name, value in _spark_settings(self._settings.home / "scratch").items():
+            arguments += ["--conf", f"{name}={value}"]
+        self._child_began = time.time()
+        self._child = Child(arguments, self._settings.home / "run.txt", self._settings.to_environment())
+        return self._child
 
     # -- looking and telling
 
-    def _wait(self, reached: Callable[[], bool], *alive: Child) -> None:
-        """Look again and again until the condition holds, as long as the processes are well."""
+    def _wait(self, reached: Callable[[], bool]) -> None:
+        """Look again and again until the condition holds, as long as the process is well."""
         seen, since = self._look(), time.monotonic()
         while not reached():
-            for child in alive:
-                child.finished()
+            self._check_alive(reached)
             if time.monotonic() - since > _PATIENCE:
-                raise ChildFailed(f"no new epoch for {_PATIENCE:.0f} s; see the logs in {self._settings.home}")
+                raise ChildFailed(f"nothing new for {_PATIENCE:.0f} s; see run.txt in {self._settings.home}")
             time.sleep(_LOOK_EVERY)
             now = self._look()
             if now != seen:
                 seen, since = now, time.monotonic()
 
+    def _check_alive(self, reached: Callable[[], bool]) -> None:
+        if self._child is not None and self._child.finished():
+            self._look()
+            if not reached():
+                raise ChildFailed("the pipeline was through before the demo was: give it more --epochs")
+
     def _look(self) -> tuple[int, ...]:
-        ended = self._producer.finished()  # asked first, so that what it published last is seen
-        words, counts = self._logs["words"], self._logs["counts"]
-        for log in (words, counts):
-            log.look()
-        self._words.epochs, self._words.rows = words.newest + 1, words.rows
-        self._counts.epochs, self._counts.rows = counts.newest + 1, counts.rows
-        self._counts.lag = None if words.newest == BEFORE_FIRST else words.newest - counts.newest
-        self._view.kept, self._view.finished = words.kept, words.cursor
+        status = self._watch.status(self._child_began)
+        for told in status["segments"] if status else ():
+            self._view.segment(told["name"]).take(told)
+        if self._deaths() > 0 and ("segment failed", _VICTIM) not in self._news:
+            self._victim.state = "killed"
+        self._delivered = len(delivered(self._settings.database).rankings)
+        for event in self._watch.news():
+            self._take(event)
         self._view.seconds = self._now()
-        if ended and self._words.state is State.RUNNING:
-            self._words.state = State.DONE
-            self._tell(f"{self._words.name} has published all its {self._words.epochs} epochs and ended")
         self._screen.show(self._view)
-        return words.newest, words.cursor, counts.newest
+        return *self._view.epochs().values(), len(self._view.events)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        self._news[event["kind"], event["segment"]] = event["at"]
+        who = f"{event['segment']}: " if event["segment"] else ""
+        text = shortened(f"{event['kind']}: {who}{event['text']}", _LONGEST_TEXT)
+        self._add(Event(round(event["at"] - self._began, 1), text))
 
     def _tell(self, text: str) -> None:
-        event = Event(round(self._now(), 1), text)
-        self._view.events.append(event)
-        self._screen.tell(event)
+        self._add(Event(self._now(), text, loud=True))
         self._screen.show(self._view)
 
+    def _add(self, event: Event) -> None:
+        self._view.events.append(event)
+        self._screen.tell(event)
+
+    def _mark(self, state: str) -> None:
+        for segment in self._view.segments:
+            segment.state = state
+
+    def _arrived(self) -> str:
+        return f"{self._delivered} of {self._settings.epochs} epochs had arrived"
+
     def _now(self) -> float:
-        return time.monotonic() - self._began
+        return round(time.time() - self._began, 1)
+
+
+def _spark_settings(scratch: Path) -> dict[str, str]:
+    return {
+        # It runs for a minute: compiling well would cost more than it brings.
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir='{scratch}'",
+        # A killed JVM cannot clean up: what it leaves behind stays in one place. A socket's path must be short.
+        "spark.python.unix.domain.socket.enabled": "false",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch),
+    }
