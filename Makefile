@@ -6,6 +6,7 @@ SHELL := bash
 .PHONY: help demo test check bench chaos lock clean
 
 PYTHON ?= python3
+BENCH ?= log
 ready := .venv/.ready
 bin := .venv/bin
 java := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
@@ -33,8 +34,8 @@ check: $(ready) ## lint, format, types, and imports that go down only
 	$(bin)/mypy
 	$(bin)/pytest -q tests/unit/test_layering.py
 
-bench: $(ready) ## the epoch log against Spark's own file stream
-	@$(java) $(bin)/python benchmarks/log.py $(ARGS)
+bench: $(ready) ## the epoch log against Spark's own file stream; BENCH=recovery: segments against one query
+	@$(java) $(bin)/python benchmarks/$(BENCH).py $(ARGS)
 
 lock: ## resolve the dependencies again (needs uv); ARGS=--upgrade takes the newest
 	$(compile) $(ARGS) --extra redis --extra zookeeper --extra kafka --extra dashboard --extra lab \

@@ -47,15 +47,17 @@ def hoarding() -> Fault:
     return fault
 
 
-def at_row(stream: DataFrame, identity: int, counter: Path, times: int, fault: Fault) -> DataFrame:
-    """The stream; the first ``times`` times that the row with this id is seen, ``fault`` happens."""
+def at_row(
+    stream: DataFrame, identity: int, counter: Path, times: int, fault: Fault, column: str = "id"
+) -> DataFrame:
+    """The stream; the first ``times`` times that a row with this id is seen, ``fault`` happens."""
     schema = stream.schema
 
     def watch(batches: Any) -> Any:
         from pathlib import Path
 
         for batch in batches:
-            if identity in batch.column("id").to_pylist():
+            if identity in batch.column(column).to_pylist():
                 seen = len(list(Path(counter).glob("*")))
                 if seen < times:
                     (Path(counter) / f"{seen}").touch()

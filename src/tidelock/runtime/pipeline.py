@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidelock.errors import PipelineError
@@ -250,7 +251,7 @@ class Pipeline:
     def start(
         self,
         spark: SparkSession,
-        home: str,
+        home: str | Path,
         *,
         log: str | None = None,
         plan: PlanLike = None,
@@ -277,7 +278,7 @@ class Pipeline:
         place = Home(home, log)
         return Run(self, spark, place, plan=plan, backup=backup, last_epoch=last_epoch)
 
-    def run(self, spark: SparkSession, home: str, **more: Any) -> dict[str, Any]:
+    def run(self, spark: SparkSession, home: str | Path, **more: Any) -> dict[str, Any]:
         """Run the pipeline until it is stopped; the arguments are those of `start`. Returns its last status.
 
         Raises:

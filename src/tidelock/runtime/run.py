@@ -18,6 +18,7 @@ from tidelock.runtime.preparing import PlanLike, prepare, settle, stored_plan
 from tidelock.runtime.status import running_status
 from tidelock.runtime.supervisor import Supervisor
 from tidelock.spark.frames import SparkSession
+from tidelock.spark.session import with_retries
 
 _STATUS_EVERY = 0.5
 _BACKUP_PAUSE = 0.5
@@ -61,6 +62,10 @@ class Run:
         home.drop_document("request")
         kind = "run resumed" if resumed else "run started"
         self._events.add(kind, None, f"{pipeline.name}, {len(self.prepared.cutting.segments)} segments")
+        master = str(spark.sparkContext.master)
+        if with_retries(master) != master:
+            text = "this session does not retry tasks: make it with tidelock.session, or for local[N,4]"
+            self._events.add("no task retries", None, text)
         self._failure: BaseException | None = None
         self._backup = None if backup is None else Backup(home, backup)
         self._ended = threading.Event()

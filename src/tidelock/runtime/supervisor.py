@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import InternalError, TidelockError
+from tidelock.errors import BatchFailed, InternalError
 from tidelock.log import EpochLog
 from tidelock.recovery import (
     Action,
@@ -225,9 +225,12 @@ class Supervisor:
         return pending is None or has_room(*pending.measure(), self._care.bound)
 
     def _set_aside(self, segment: str, epoch: Epoch) -> Fact:
-        rows = 0
-        for log, lag in self.record.segment(segment).inputs:
-            covers = self._poisoned(segment, epoch)
+        inputs = self.record.segment(segment).inputs
+        if not inputs:
+            story = self.machine.last_error(segment)
+            raise BatchFailed(f"epoch {epoch} cannot be set aside, because it comes from a source: {story}")
+        rows, covers = 0, self._poisoned(segment, epoch)
+        for log, lag in inputs:
             last = covers.last - lag
             if last >= 0:
                 taken = EpochRange(Epoch(max(0, covers.first - lag)), Epoch(last))
@@ -287,9 +290,7 @@ class Supervisor:
         try:
             query.stop()
         except Exception as failure:  # the thread of the query cannot be interrupted
-            raise TidelockError(
-                f"{story}, and its code cannot be interrupted: run the pipeline again"
-            ) from failure
+            raise BatchFailed(f"{story}, and its code cannot be interrupted: run the pipeline again") from failure
         self.attempts[segment].query = None
         return QueryFailed(segment, epoch, story)
 

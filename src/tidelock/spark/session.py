@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 
@@ -29,6 +30,19 @@ _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.
 """A driver whose executors are all on this machine has no business on its network."""
 
 
+_WITHOUT_RETRIES = re.compile(r"local(?:\[(\*|\d+)\])?")
+
+
+def with_retries(master: str) -> str:
+    """A local master with as many attempts per task as a cluster has; any other as it is.
+
+    >>> with_retries("local[2]"), with_retries("local"), with_retries("local[2,1]"), with_retries("yarn")
+    ('local[2,4]', 'local[1,4]', 'local[2,1]', 'yarn')
+    """
+    plain = _WITHOUT_RETRIES.fullmatch(master)
+    return f"local[{plain[1] or 1},4]" if plain else master
+
+
 def session(
     name: str = "tidelock", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -36,12 +50,13 @@ def session(
 
     Args:
         name: the application's name.
-        master: where it runs; all local cores, with task retries, if nothing is said here or by spark-submit.
+        master: where it runs; all local cores if nothing is said here or by spark-submit. Tasks are retried in
+            local mode too, unless the master says how often, as `local[2,1]` does.
         settings: further settings, which win.
     """
     # Spark would start its workers with whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    master = master or SparkConf().get("spark.master") or "local[*,4]"
+    master = with_retries(master or SparkConf().get("spark.master") or "local[*]")
     given: dict[str, bool | float | int | str | None] = {
         **SETTINGS,
         **(_LOOPBACK if master.startswith("local") else {}),
