@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.spark.options import Member, ReadOptions, encode_members
+from tidelock.spark.registering import register_source
 from tidelock.spark.schema import event_time_columns
 from tidelock.spark.source import source_schema
 from tidelock.spark.watermark import MARKER, restore
@@ -119,6 +120,7 @@ def _stream(
     if restores:
         options = {**options, "watermarkColumn": MARKER}
     schema = source_schema(header.schema, ReadOptions.parse({"log": log, **options}, 1), columns)
+    register_source(spark)
     reader = spark.readStream.format("tidelock").options(log=log, **options).schema(schema)
     stream = reader.load()
     return restore(stream, event_time_columns(header.schema)) if restores else stream

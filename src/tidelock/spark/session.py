@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from tidelock.spark.nursery import quick_python
+
 SETTINGS: Mapping[str, str] = {
     # The default manager forks a process for every rename on a local disk, twice per batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -57,6 +59,8 @@ def session(
     # Spark would start its workers with whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = with_retries(master or SparkConf().get("spark.master") or "local[*]")
+    if master.startswith("local"):
+        quick_python()  # it gets ready while Spark starts
     given: dict[str, bool | float | int | str | None] = {
         **SETTINGS,
         **(_LOOPBACK if master.startswith("local") else {}),
