@@ -7,8 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -25,20 +23,30 @@ def promised(page: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reading-and-writing.md"])
-def test_the_examples_of_a_page_print_what_it_says(page: str, tmp_path: Path) -> None:
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+PAGES = ["README.md", "docs/reading-and-writing.md"]
+END = "-- the next page"
+RUN = f"""
+import runpy, sys
+for page in sys.argv[1:]:
+    runpy.run_path(page)
+    print({END!r}, flush=True)
+"""
+
+
+def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path) -> None:
+    scripts = [tmp_path / f"page{number}.py" for number in range(len(PAGES))]
+    for page, script in zip(PAGES, scripts, strict=True):
+        script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
     quick = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}  # a short life: no second compiler
     with tempfile.TemporaryDirectory() as scratch:  # short, because the paths of sockets have to be
         done = subprocess.run(
-            [sys.executable, str(script)],
+            [sys.executable, "-c", RUN, *map(str, scripts)],
             cwd=tmp_path,
             env={**quick, "TMPDIR": scratch},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=280,
             check=False,
         )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout == promised(page)
+    assert done.stdout.split(f"{END}\n")[:-1] == [promised(page) for page in PAGES]

@@ -37,9 +37,3 @@ def test_two_queries_count_a_folder_and_go_on_when_it_grows(tmp_path: Path) -> N
 
     counts += write_lines(tmp_path / "3.txt", chance)
     assert run(str(tmp_path)) == most_common(counts), f"seed {SEED}"
-
-
-def test_two_queries_have_an_input_of_their_own() -> None:
-    top = run()
-    assert top[:2] == [("tide", 3), ("the", 2)]
-    assert len(top) == 10

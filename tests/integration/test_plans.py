@@ -205,6 +205,5 @@ def test_a_sorted_operator_feeds_a_function(bench: Bench) -> None:
     assert kept[1] == sorted(expected, key=repr)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_pipelines_drawn_by_chance(bench: Bench, seed: int) -> None:
-    drawn.check(bench, seed)
+def test_a_pipeline_drawn_by_chance(bench: Bench) -> None:
+    drawn.check(bench, seed=1)  # many more of them: `make chaos`
