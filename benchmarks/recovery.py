@@ -71,10 +71,10 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
+    throughput = [flow(variant, args.throughput_rows, args.throughput_epochs) for variant in args.variants]
     recovery = [
         recover(variant, keys, args.failures, args.kills) for keys in args.keys for variant in args.variants
     ]
-    throughput = [flow(variant, args.throughput_rows, args.throughput_epochs) for variant in args.variants]
     return {"recovery": recovery, "throughput": throughput}
 
 
@@ -141,7 +141,7 @@ def recover(variant: str, keys: int, failures: int, kills: int) -> dict[str, Any
     process = [kill_and_wait(job) for _ in range(kills)]
     job.wait_for(len(list((job.home / "input").iterdir())) - 1)
     job.finish()
-    return {
+    found = {
         "variant": variant,
         "keys": keys,
         "operator": statistics.median(operator),
@@ -149,6 +149,8 @@ def recover(variant: str, keys: int, failures: int, kills: int) -> dict[str, Any
         "process": statistics.median(process),
         "process_all": process,
     }
+    say(json.dumps(found))
+    return found
 
 
 def raised(home: Path, epoch: int) -> float:
@@ -171,8 +173,9 @@ def flow(variant: str, rows: int, epochs: int) -> dict[str, Any]:
     job.wait_for(epochs - 1)
     at = job.delivered()
     job.finish()
-    seconds = at[epochs - 1] - at[1]
-    return {"variant": variant, "rows_per_second": rows * (epochs - 2) / seconds}
+    found = {"variant": variant, "rows_per_second": rows * (epochs - 2) / (at[epochs - 1] - at[1])}
+    say(json.dumps(found))
+    return found
 
 
 def say(text: str) -> None:

@@ -78,10 +78,7 @@ def tweets(epoch: int) -> list[dict[str, str]]:
     return [{"word": f"w{(epoch * 7 + n) % 11}"} for n in range(20 + epoch)]
 
 
-@pytest.mark.parametrize(
-    "provider",
-    ["HDFSBackedStateStoreProvider", pytest.param("RocksDBStateStoreProvider", marks=pytest.mark.chaos)],
-)
+@pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
 def test_a_job_goes_on_elsewhere_exactly_once(
     place: Place, spark: SparkSession, tmp_path: Path, provider: str
 ) -> None:

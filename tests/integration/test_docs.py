@@ -37,12 +37,11 @@ def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path) -> None:
     scripts = [tmp_path / f"page{number}.py" for number in range(len(PAGES))]
     for page, script in zip(PAGES, scripts, strict=True):
         script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
-    quick = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}  # a short life: no second compiler
     with tempfile.TemporaryDirectory() as scratch:  # short, because the paths of sockets have to be
         done = subprocess.run(
             [sys.executable, "-c", RUN, *map(str, scripts)],
             cwd=tmp_path,
-            env={**quick, "TMPDIR": scratch},
+            env={**os.environ, "TMPDIR": scratch},
             capture_output=True,
             text=True,
             timeout=280,

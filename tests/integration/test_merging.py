@@ -32,7 +32,7 @@ def test_a_mixed_topology_with_a_slow_branch_and_a_silent_source(
     def slow(right: DataFrame) -> DataFrame:
         return faults.at_row(right, 1001, tmp_path / "slow", 4, faults.raising("slow and weak"))
 
-    @pipeline.operator
+    @pipeline.operator(anchor=True)
     def merged(left: DataFrame, slow: DataFrame) -> DataFrame:
         return left.union(slow)
 

@@ -234,4 +234,6 @@ def test_another_job_follows_a_subject(spark: SparkSession, bench: Bench, tmp_pa
     second.run(spark, tmp_path / "second", last_epoch=EPOCHS - 1)
     assert sorted(kept) == list(range(EPOCHS)), "it has the epochs of the subject"
     assert ids(kept) == Counter(range(1, EPOCHS * ROWS, 2))
-    assert EpochLog.open(f"{tmp_path}/first/logs/odd").cursor("follower.odd") == EPOCHS - 2, "it is waited for"
+    cursor = EpochLog.open(f"{tmp_path}/first/logs/odd").cursor("follower.odd")
+    assert cursor is not None
+    assert cursor >= EPOCHS - 2, "it is waited for"
