@@ -99,7 +99,7 @@ class Made:
 class RandomPipeline:
     """A pipeline drawn from a seed; every `declare` gives the same one, with empty hands."""
 
-    def __init__(self, seed: int, epochs: int = 7) -> None:
+    def __init__(self, seed: int, epochs: int = 6) -> None:
         chance = random.Random(seed)
         self.sources = ["clicks", "views"][: chance.choice([1, 1, 2])]
         self.inputs = {name: rows(epochs, chance) for name in self.sources}

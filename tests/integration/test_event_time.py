@@ -79,7 +79,13 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
+SLOW = {"a filter above the cut", "windows of windows, cut twice", "a stateless step between"}
+"""Of these `test_plans.py` has much the same, in pipelines; here they are run with the chaos runs."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.chaos] if name in SLOW else []) for name in STEPS]
+)
 def test_a_chain_gives_the_same_at_every_epoch_when_it_is_cut(fed: Place, name: str) -> None:
     steps = STEPS[name]
     whole = fed.input("events")

@@ -26,7 +26,7 @@ def bench(place: Place) -> Bench:
 
 
 def test_filters_duplicates_and_windows(bench: Bench) -> None:
-    bench.feed("clicks", drawn.rows(8, random.Random(1)), drawn.SCHEMA)
+    bench.feed("clicks", drawn.rows(6, random.Random(1)), drawn.SCHEMA)
     by_hand = {
         "segments": [
             {"operators": ["clicks", "timed"]},
@@ -68,8 +68,8 @@ def test_filters_duplicates_and_windows(bench: Bench) -> None:
 
 def test_state_before_a_join_with_another_watermark(bench: Bench) -> None:
     """In one Spark query the first operator's windows would wait for the other stream's watermark."""
-    bench.feed("clicks", drawn.rows(7, random.Random(2)), drawn.SCHEMA)
-    slow = [[{**row, "at": drawn.START} for row in epoch] for epoch in drawn.rows(7, random.Random(3))]
+    bench.feed("clicks", drawn.rows(5, random.Random(2)), drawn.SCHEMA)
+    slow = [[{**row, "at": drawn.START} for row in epoch] for epoch in drawn.rows(5, random.Random(3))]
     bench.feed("views", slow, drawn.SCHEMA)
     found = []
     for plan in ("one", "each"):
