@@ -9,6 +9,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.chaos
+
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path

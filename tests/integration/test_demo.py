@@ -59,7 +59,8 @@ def test_one_segment_failed_once_and_recovered_alone(finished: tuple[Path, dict[
     segment = result["segment"]
     assert (segment["name"], segment["kills"]) == ("counts", 4)
     assert segment["at"] <= segment["failed_at"] < segment["recovered_at"] < result["process"]["at"]
-    assert segment["after"]["wanted"] > segment["before"]["wanted"]
+    # It advances unless the few epochs of this test were all made before the kill.
+    assert segment["after"]["wanted"] >= min(segment["before"]["wanted"] + 1, EPOCHS)
     events = [json.loads(line) for line in (home / "events.jsonl").read_text().splitlines()]
     for kind in ("segment failed", "segment restart", "segment recovered"):
         assert [event["segment"] for event in events if event["kind"] == kind] == ["counts"]

@@ -51,13 +51,13 @@ def settle(prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool) 
     ``asked``: the plan was asked for, and is not only the default. Idempotent.
 
     Raises:
-        PipelineError: another pipeline lives there.
+        PipelineError: its logs are elsewhere.
         PlanError: it was started there under another plan.
         SchemaMismatch: an operator has other columns than its log.
     """
     cutting = prepared.cutting
     record = _record(prepared, home)
-    _check_same(home, record, asked=asked)
+    _check_plan(home, record, asked=asked)
     segments = Segments(
         spark=spark,
         cutting=cutting,
@@ -73,10 +73,17 @@ def settle(prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool) 
     return segments
 
 
-def stored_plan(home: Home) -> Mapping[str, Any] | None:
-    """The document of the plan under which a home was started; None if nothing has run there."""
+def stored_plan(home: Home, topology: Topology) -> Mapping[str, Any] | None:
+    """The document of the plan under which this pipeline was started in a home; None if nothing has run there.
+
+    Raises:
+        PipelineError: another pipeline lives there.
+    """
     record = home.record()
-    return None if record is None else record.plan
+    if record is None:
+        return None
+    _check_pipeline(home, record, topology)
+    return record.plan
 
 
 def _plan(plan: PlanLike, topology: Topology) -> Plan:
@@ -120,19 +127,22 @@ def _record(prepared: Prepared, home: Home) -> Record:
     )
 
 
-def _check_same(home: Home, new: Record, *, asked: bool) -> None:
+def _check_pipeline(home: Home, old: Record, topology: Topology) -> None:
+    if old.pipeline != topology.name:
+        raise PipelineError(
+            f"{home.root} is the home of pipeline {old.pipeline}, not of {topology.name}: use another"
+        )
+    if _plain(old.signature) != _plain(topology.signature()):
+        raise PipelineError(
+            f"pipeline {topology.name} has other operators than the one whose state is in {home.root}: "
+            f"{_difference(old.signature, topology.signature())}. Give it a new home"
+        )
+
+
+def _check_plan(home: Home, new: Record, *, asked: bool) -> None:
     old = home.record()
     if old is None:
         return
-    if old.pipeline != new.pipeline:
-        raise PipelineError(
-            f"{home.root} is the home of pipeline {old.pipeline}, not of {new.pipeline}: use another"
-        )
-    if _plain(old.signature) != _plain(new.signature):
-        raise PipelineError(
-            f"pipeline {new.pipeline} has other operators than the one whose state is in {home.root}: "
-            f"{_difference(old.signature, new.signature)}. Give it a new home"
-        )
     if [s.operators for s in old.segments] != [s.operators for s in new.segments]:
         hint = "leave --plan out to go on with the plan of this home" if asked else "its rules have changed"
         raise PlanError(

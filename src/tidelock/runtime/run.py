@@ -49,7 +49,8 @@ class Run:
                 release(home)
             self._events = Events(home, listener)
             resumed = home.record() is not None
-            chosen = plan if plan is not None else stored_plan(home)
+            stored = stored_plan(home, pipeline.topology())
+            chosen = plan if plan is not None else stored
             self.prepared = prepare(pipeline, spark, chosen)
             segments = settle(self.prepared, home, spark, asked=plan is not None)
             last = None if last_epoch is None else Epoch(last_epoch)
