@@ -25,7 +25,7 @@ demo: $(ready) ## the trending pipeline with a crash in the middle, and the proo
 test: $(ready) ## all tests but the chaos runs
 	@$(java) $(bin)/pytest -m "not chaos" $(ARGS)
 
-chaos: $(ready) ## slow runs that kill real processes many times
+chaos: $(ready) ## slow runs: real kills, many times, and long comparisons
 	@$(java) $(bin)/pytest -m chaos $(ARGS)
 
 check: $(ready) ## lint, format, types, and imports that go down only

@@ -10,11 +10,11 @@ from tests.integration.pipelines import Bench
 from tests.integration.random_pipelines import check
 from tests.integration.streams import Place
 
-PIPELINES = int(os.environ.get("TIDELOCK_CHAOS_PIPELINES", "12"))
+PIPELINES = int(os.environ.get("TIDELOCK_CHAOS_PIPELINES", "8"))
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("seed", range(100, 100 + PIPELINES))
+@pytest.mark.parametrize("seed", range(1, 1 + PIPELINES))
 def test_a_plan_never_changes_results(place: Place, seed: int) -> None:  # noqa: F811
     check(Bench(place), seed)

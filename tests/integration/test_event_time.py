@@ -79,13 +79,8 @@ STEPS = {
 }
 
 
-SLOW = {"a filter above the cut", "windows of windows, cut twice", "a stateless step between"}
-"""Of these `test_plans.py` has much the same, in pipelines; here they are run with the chaos runs."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.chaos] if name in SLOW else []) for name in STEPS]
-)
+@pytest.mark.chaos  # `test_plans.py` has much the same in pipelines
+@pytest.mark.parametrize("name", STEPS)
 def test_a_chain_gives_the_same_at_every_epoch_when_it_is_cut(fed: Place, name: str) -> None:
     steps = STEPS[name]
     whole = fed.input("events")
@@ -106,6 +101,7 @@ def joined(left: DataFrame, right: DataFrame) -> DataFrame:
     return both.select(F.col("l.ts").alias("ts"), F.col("l.k").alias("k"), F.col("r.v").alias("v"))
 
 
+@pytest.mark.chaos
 def test_a_join_and_what_follows_it_give_the_same_at_every_epoch(fed: Place) -> None:
     """An outer join holds rows back: the watermark that leaves it is older than the one that drives it."""
     expected = one_query(fed, windows(joined(marked(fed.input("events")), marked(fed.input("others")))))

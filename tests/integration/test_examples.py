@@ -6,6 +6,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.chaos
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_queries.py"
 SEED = 11
 

@@ -203,7 +203,3 @@ def test_a_sorted_operator_feeds_a_function(bench: Bench) -> None:
     largest = {row["user"]: max(r["amount"] for r in fed if r["user"] == row["user"]) for row in fed}
     expected = sorted(largest.items(), key=lambda pair: (-pair[1], pair[0]))[:2]
     assert kept[1] == sorted(expected, key=repr)
-
-
-def test_a_pipeline_drawn_by_chance(bench: Bench) -> None:
-    drawn.check(bench, seed=1)  # many more of them: `make chaos`

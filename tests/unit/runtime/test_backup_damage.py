@@ -84,6 +84,7 @@ def goes_on(store: Path, home: Home, last: int) -> Restored:
 # -- a disaster at any moment
 
 
+@pytest.mark.chaos
 def test_a_copy_can_be_restored_wherever_a_pass_ends(tmp_path: Path, store: Path) -> None:
     job = copied_job(tmp_path / "home", store)
     safe = {segment: job.position(segment) for segment in INPUTS}
@@ -105,6 +106,7 @@ def test_a_copy_can_be_restored_wherever_a_pass_ends(tmp_path: Path, store: Path
     assert changes > 30
 
 
+@pytest.mark.chaos
 def test_a_new_generation_takes_over_only_when_it_is_complete(tmp_path: Path, store: Path) -> None:
     copied_job(tmp_path / "home", store)
     restore(str(store), Home(tmp_path / "second"))
