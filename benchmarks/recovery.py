@@ -13,7 +13,7 @@ far), over the same files, once as
 After a warm-up epoch that brings all the keys, small epochs follow at a steady pace. In some of them the last
 operator fails as often as Spark tries a task, so that its query fails; later the whole process is killed with
 SIGKILL and started again. Told is the time from the failure (the last try of the operator; the kill) to the first
-new epoch at the sink. State is in RocksDB with changelogs, as Spark recommends for much state. Throughput is
+new epoch at the sink. State is in Spark's default store, or in RocksDB with changelogs. Throughput is
 measured in runs of their own without failures, as fast as it goes, from the second epoch at the sink to the last.
 Medians, and ratios within one run of this program.
 """
@@ -48,6 +48,12 @@ PLAN = {
 }
 SMALL = 2_000
 PACE = "3 seconds"
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
 SETTLED = 4
 """How many epochs go by between two failures."""
 
@@ -60,6 +66,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--throughput-rows", type=int, nargs="*", default=[50_000, 250_000], help="per epoch")
     parser.add_argument("--throughput-epochs", type=int, default=12)
+    parser.add_argument("--provider", choices=["memory", "rocksdb"], default="memory", help="the state store")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -74,10 +81,14 @@ def main() -> None:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     throughput = [
-        flow(variant, rows, args.throughput_epochs) for rows in args.throughput_rows for variant in args.variants
+        flow(variant, rows, args.throughput_epochs, args.provider)
+        for rows in args.throughput_rows
+        for variant in args.variants
     ]
     recovery = [
-        recover(variant, keys, args.failures, args.kills) for keys in args.keys for variant in args.variants
+        recover(variant, keys, args.failures, args.kills, args.provider)
+        for keys in args.keys
+        for variant in args.variants
     ]
     return {"recovery": recovery, "throughput": throughput}
 
@@ -88,7 +99,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 class Job:
     """One variant in a directory of its own, with its input and its progress."""
 
-    def __init__(self, variant: str, epochs: list[int], faults: list[int], pace: str) -> None:
+    def __init__(self, variant: str, epochs: list[int], faults: list[int], pace: str, provider: str) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tidelock-bench-"))
         self.settings = {
             "variant": variant,
@@ -96,6 +107,7 @@ class Job:
             "last": len(epochs) - 1,
             "faults": faults,
             "pace": pace,
+            "provider": provider,
         }
         first = 0
         (self.home / "input").mkdir()
@@ -141,11 +153,11 @@ def write_epoch(path: Path, first: int, rows: int) -> None:
     os.utime(path, (1_000_000 + first, 1_000_000 + first))
 
 
-def recover(variant: str, keys: int, failures: int, kills: int) -> dict[str, Any]:
+def recover(variant: str, keys: int, failures: int, kills: int, provider: str) -> dict[str, Any]:
     say(f"{variant}, {keys} keys: failures")
     small = (failures + kills + 1) * SETTLED + 1
     faults = [SETTLED * (i + 1) for i in range(failures)]
-    job = Job(variant, [keys] + [SMALL] * small, faults, PACE)
+    job = Job(variant, [keys] + [SMALL] * small, faults, PACE, provider)
     job.wait_for(faults[-1] + SETTLED - 1)
     operator = [job.delivered()[epoch] - raised(job.home, epoch) for epoch in faults]
     process = [kill_and_wait(job) for _ in range(kills)]
@@ -156,7 +168,7 @@ def recover(variant: str, keys: int, failures: int, kills: int) -> dict[str, Any
         "keys": keys,
         "operator": statistics.median(operator),
         "operator_all": operator,
-        "process": statistics.median(process),
+        "process": statistics.median(process) if process else None,
         "process_all": process,
     }
     say(json.dumps(found))
@@ -177,9 +189,9 @@ def kill_and_wait(job: Job) -> float:
     return delay
 
 
-def flow(variant: str, rows: int, epochs: int) -> dict[str, Any]:
+def flow(variant: str, rows: int, epochs: int, provider: str) -> dict[str, Any]:
     say(f"{variant}: throughput")
-    job = Job(variant, [rows] * epochs, [], "0 seconds")
+    job = Job(variant, [rows] * epochs, [], "0 seconds", provider)
     job.wait_for(epochs - 1)
     at = job.delivered()
     job.finish()
@@ -207,10 +219,7 @@ def child(settings: dict[str, Any]) -> None:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "8g",
-            "spark.sql.streaming.stateStore.providerClass": (
-                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-            ),
-            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+            **(ROCKSDB if settings["provider"] == "rocksdb" else {}),
         },
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -339,7 +348,10 @@ def show(results: dict[str, Any]) -> None:
         table.add_column(column, justify="left" if column == "variant" else "right")
     for row in results["recovery"]:
         base = next((r for r in results["recovery"] if r["keys"] == row["keys"] and r["variant"] == "plain"), row)
-        cells = [f"{row[what]:.1f} ({base[what] / row[what]:.1f}x)" for what in ("operator", "process")]
+        cells = [
+            f"{row[what]:.1f} ({base[what] / row[what]:.1f}x)" if row[what] else "-"
+            for what in ("operator", "process")
+        ]
         table.add_row(f"{row['keys']:,}", row["variant"], *cells)
     Console().print(table)
     flows = Table(title="rows per second without failures")
