@@ -85,7 +85,7 @@ class Chain:
         self.process.wait()
 
     def kill_some_python(self) -> str | None:
-        """Kill one Python process below the JVM: a worker, their daemon, or a source's process."""
+            """Kill one Python process: a worker, their daemon, a source's process, or the nursery that it came from."""
         assert self.process is not None
         found = [pid for pid in _members(self.process.pid) if _is_worker(pid)]
         if not found:
@@ -120,7 +120,7 @@ def _is_worker(pid: int) -> bool:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"pyspark.daemon" in line or b"python_streaming_source_runner" in line
+    return any(mark in line for mark in (b"pyspark.daemon", b"python_streaming_source_runner", b"spark.nursery"))
 
 
 @pytest.fixture
