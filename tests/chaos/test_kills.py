@@ -85,7 +85,7 @@ class Chain:
         self.process.wait()
 
     def kill_some_python(self) -> str | None:
-            """Kill one Python process: a worker, their daemon, a source's process, or the nursery that it came from."""
+        """Kill one Python process: a worker, their daemon, a source's process, or the nursery."""
         assert self.process is not None
         found = [pid for pid in _members(self.process.pid) if _is_worker(pid)]
         if not found:
