@@ -10,7 +10,7 @@ from tests.integration.pipelines import Bench
 from tests.integration.random_pipelines import check
 from tests.integration.streams import Place
 
-PIPELINES = int(os.environ.get("TIDELOCK_CHAOS_PIPELINES", "8"))
+PIPELINES = int(os.environ.get("TIDELOCK_CHAOS_PIPELINES", "4"))
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
