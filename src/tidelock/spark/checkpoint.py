@@ -96,7 +96,8 @@ class Checkpoint:
 
     def position(self) -> Epoch:
         """The newest committed epoch."""
-        return max(self.committed().values(), default=BEFORE_FIRST)
+        newest = max(self._numbers("offsets") & self._numbers("commits"), default=None)
+        return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
 
     def roll_back(self, batch: int | None) -> None:
         """Forget what came after ``batch``, or everything but the query's identity. Only for a local directory.

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError, SchemaMismatch, TidelockError
-from tidelock.spark.plans import Findings, examine
+from tidelock.spark.plans import examine
 from tidelock.spark.schema import check_fits, describe
 from tidelock.topology import Kind, Node, Topology, Traits
 
@@ -62,14 +62,14 @@ def _describe(
 ) -> Described:
     inputs = {name: _stand_in(spark, _schema(topology, node, name, found)) for name in node.inputs}
     stream = build(spark, node, function, inputs)
-    findings = examine(stream)
+    traits = examine(stream)
     if node.kind is Kind.OPERATOR:
         _check_mode(stream, node)
     _check_storable(stream, node)
     if node.name in topology.feedback:
         _check_feedback(stream, node, topology.feedback[node.name])
     before = any(found[name].event_time for name in topology.forward_inputs(node.name))
-    return Described(stream.schema, _traits(findings), findings.watermark or before)
+    return Described(stream.schema, traits, traits.watermark or before)
 
 
 def build(
@@ -106,11 +106,11 @@ def build(
 
 def _schema(topology: Topology, node: Node, name: str, found: Mapping[str, Described]) -> StructType:
     if (name, node.name) in topology.back_edges:
-        return feedback_schema(name, topology.feedback[name])
+        return _feedback_schema(name, topology.feedback[name])
     return found[name].schema
 
 
-def feedback_schema(operator: str, declared: str) -> StructType:
+def _feedback_schema(operator: str, declared: str) -> StructType:
     """The schema that a feedback was declared with.
 
     Raises:
@@ -130,10 +130,6 @@ def _stand_in(spark: SparkSession, schema: StructType) -> DataFrame:
     return stream.select(
         [F.lit(None).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema]  # the delay is in there
     )
-
-
-def _traits(findings: Findings) -> Traits:
-    return Traits(findings.stateful, findings.event_time_state, findings.function_state, findings.watermark)
 
 
 def _check_mode(stream: DataFrame, node: Node) -> None:
@@ -157,7 +153,7 @@ def _check_storable(stream: DataFrame, node: Node) -> None:
 
 
 def _check_feedback(stream: DataFrame, node: Node, declared: str) -> None:
-    schema = feedback_schema(node.name, declared)
+    schema = _feedback_schema(node.name, declared)
     try:
         check_fits(stream.schema, describe(schema), f"the feedback of {node.name}")
     except SchemaMismatch as error:

@@ -6,12 +6,12 @@ The analysed plan is looked at node by node, through the JVM. Nothing is run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from tidelock.spark.schema import WATERMARK_DELAY
+from tidelock.topology import Traits
 
 _FUNCTIONS = {
     "FlatMapGroupsWithState",
@@ -29,27 +29,14 @@ _KEEPS_STATE = _FUNCTIONS | {
 _WATERMARKS = {"EventTimeWatermark", "UpdateEventTimeWatermarkColumn"}
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What stands in a plan."""
-
-    stateful: bool
-    event_time_state: bool
-    """Some of its state follows a watermark."""
-    function_state: bool
-    """Some of its state is kept by a function of the user."""
-    watermark: bool
-    """It declares a watermark."""
-
-
-def examine(stream: DataFrame) -> Findings:
+def examine(stream: DataFrame) -> Traits:
     """Look through the plan of ``stream``, down to its sources."""
     nodes = list(_nodes(_analysed(stream)))
     stateful = [node for node in nodes if _keeps_state(node)]
-    return Findings(
+    return Traits(
         stateful=bool(stateful),
-        event_time_state=any(map(_sees_event_time, stateful)),
-        function_state=any(_name(node) in _FUNCTIONS for node in stateful),
+        event_time=any(map(_sees_event_time, stateful)),
+        function=any(_name(node) in _FUNCTIONS for node in stateful),
         watermark=any(_name(node) in _WATERMARKS for node in nodes),
     )
 

@@ -28,8 +28,7 @@ from tidelock.spark.describing import Described, Functions, build
 from tidelock.spark.options import Member
 from tidelock.spark.queries import came_too_late, start_query, wait_until_ready
 from tidelock.spark.reading import read_members
-from tidelock.spark.schema import check_fits, describe
-from tidelock.spark.sink import LogSink
+from tidelock.spark.sink import LogSink, make_log
 from tidelock.spark.sinks import Deliver, DeliverySink
 from tidelock.spark.watermark import unmoved
 from tidelock.topology import Cutting, Segment
@@ -76,11 +75,14 @@ class Segments:
         # Readers that start late are waited for: nothing goes before all of them have come.
         readers = frozenset(segment.name for segment in self.cutting.readers(node))
         retention = replace(retention, wait_for=readers)
-        url, described = self.places.log(node), self.described[node]
-        schema = describe(described.schema)
-        log = EpochLog.create(url, schema, name=node, retention=retention, event_time=described.event_time)
-        check_fits(described.schema, log.header.schema, log.url)
-        return log
+        described = self.described[node]
+        return make_log(
+            self.places.log(node),
+            described.schema,
+            event_time=described.event_time,
+            name=node,
+            retention=retention,
+        )
 
     def start(self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None = None) -> StreamingQuery:
         """Start the query of ``segment``; its logs have to be there. Thread-safe.

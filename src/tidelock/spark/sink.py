@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
@@ -67,24 +68,29 @@ def write_log(
         PipelineError: ``stream`` is not a stream.
         SchemaMismatch: its columns cannot be stored, or are not those of the log.
     """
-    created = make_log(stream, log, retention)
+    if not stream.isStreaming:
+        raise PipelineError("write_log takes a streaming DataFrame, and this one is a batch")
+    created = make_log(log, stream.schema, event_time=has_watermark(stream), retention=retention)
     sink = LogSink(stream.sparkSession, created, checkpoint)
     return start_query(stream, sink, checkpoint=checkpoint, mode=mode, name=name, trigger=trigger)
 
 
-def make_log(stream: DataFrame, log: str, retention: Retention | None = None) -> EpochLog:
-    """The log at the URL ``log`` for the rows of ``stream``, made if it is not there.
+def make_log(
+    url: str,
+    schema: StructType,
+    *,
+    event_time: bool,
+    name: str | None = None,
+    retention: Retention | None = None,
+) -> EpochLog:
+    """The log at ``url`` for rows of this schema, made if it is not there.
 
     Raises:
-        PipelineError: ``stream`` is not a stream.
-        SchemaMismatch: its columns cannot be stored, or are not those of the log.
+        SchemaMismatch: the columns cannot be stored, or are not those of the log.
     """
-    if not stream.isStreaming:
-        raise PipelineError("write_log takes a streaming DataFrame, and this one is a batch")
-    event_time = has_watermark(stream)
-    created = EpochLog.create(log, describe(stream.schema), retention=retention, event_time=event_time)
-    check_fits(stream.schema, created.header.schema, log)
-    return created
+    log = EpochLog.create(url, describe(schema), name=name, retention=retention, event_time=event_time)
+    check_fits(schema, log.header.schema, url)
+    return log
 
 
 class LogSink:
