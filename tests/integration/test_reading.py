@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -258,3 +259,13 @@ def test_a_log_that_begins_late_is_read_from_its_beginning(place: Place) -> None
     place.feed("n", [[{"n": 20}, {"n": 21}]])
     place.write(place.input("n"), "log")
     assert collect(reading, place.checkpoint("c")) == {0: epochs(2)}
+
+
+def test_queries_may_start_at_the_same_time(numbers: Place) -> None:
+    """Spark changes one map for all that start, and others serialize it meanwhile: it must stand that."""
+    numbers.read("numbers")  # registers the source, if nobody has
+    session: Any = numbers.spark._jsparkSession  # type: ignore[attr-defined]
+    function = session.sessionState().dataSourceManager().lookupDataSource("tidelock").dataSourceCls()
+    concurrent = numbers.spark._jvm.java.lang.Class.forName("java.util.concurrent.ConcurrentMap")  # type: ignore[union-attr]
+    assert concurrent.isInstance(function.envVars())
+    assert dict(function.envVars())["PYTHONHASHSEED"] == "0"

@@ -27,11 +27,25 @@ def register_source(spark: SparkSession) -> None:
 
 
 def _register(spark: SparkSession) -> None:
+    # What is registered keeps the interpreter and the environment of this moment.
     context: Any = spark.sparkContext
-    ordinary = context.pythonExec
+    ordinary = context.pythonExec, context.environment
     if str(context.master).startswith("local"):
-        context.pythonExec = quick_python()  # what is registered keeps the interpreter of this moment
+        context.pythonExec = quick_python()
+    context.environment = _shared(context)
     try:
         spark.dataSource.register(TidelockSource)
     finally:
-        context.pythonExec = ordinary
+        context.pythonExec, context.environment = ordinary
+
+
+def _shared(context: Any) -> Any:
+    """The environment of Python processes in a map that several threads may change.
+
+    Spark adds to this map whenever a query starts, while others serialize it. In an ordinary map of Java that
+    leaves a wrong number of entries behind, and from then on no task can be deserialized.
+    """
+    environment = context._jvm.java.util.concurrent.ConcurrentHashMap()
+    for name, value in context.environment.items():
+        environment.put(name, value)
+    return environment

@@ -21,6 +21,8 @@ from tidelock.errors import Fenced, LogCorrupt, PipelineError, PlanError
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _CALLED_FROM = re.compile(r"was called from\s+(?P<file>\S+):(?P<line>\d+)")
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(?P<name>[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Fenced)\b.*)$")
+_BATCH_FAILED = re.compile(r"^tidelock\.errors\.BatchFailed: (?P<told>.+)$", re.MULTILINE)
+_LAST_TASK = re.compile(r"most recent failure: .*?\(TID \d+\) \([^)]*\): (?P<cause>.+)")
 _NEVER_BETTER = (PipelineError, PlanError, Fenced, LogCorrupt, AnalysisException)
 _FROM_WORKER = "from the Python worker"
 _LONGEST = 400
@@ -92,7 +94,7 @@ def _raised(failure: BaseException, text: str) -> str:
     if isinstance(failure, Py4JJavaError):
         return _python_error(text.splitlines()) or _first_line(_deepest_message(failure.java_exception))
     if isinstance(failure, PySparkException):
-        return _python_error(text.splitlines()) or _first_line(str(failure))
+        return _python_error(text.splitlines()) or _batch_error(text) or _first_line(str(failure))
     return f"{type(failure).__name__}: {_first_line(str(failure))}"
 
 
@@ -114,6 +116,15 @@ def _python_error(lines: Iterable[str]) -> str | None:
         elif inside and (found := _RAISED.match(line)) and "py4j" not in line and "pyspark" not in line:
             return found["name"]
     return None
+
+
+def _batch_error(text: str) -> str | None:
+    """What stopped a batch inside Spark itself, which no Python traceback tells of."""
+    batch = _BATCH_FAILED.search(text)
+    if batch is None:
+        return None
+    task = _LAST_TASK.search(batch["told"])
+    return task["cause"] if task else batch["told"]
 
 
 def _first_line(text: str) -> str:

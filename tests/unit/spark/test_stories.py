@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 from tidelock.errors import BackendUnavailable, Fenced, PipelineError
 from tidelock.spark.stories import Storyteller
@@ -49,6 +49,20 @@ def test_the_operator_is_found_by_the_line_that_failed(teller: Storyteller, func
 def test_code_outside_of_all_operators_belongs_to_the_only_one(teller: Storyteller) -> None:
     assert teller.tell(from_worker(1), ["counts"]).operator == "counts"
     assert teller.tell(from_worker(1), ["words", "counts"]).operator is None
+
+
+def test_an_error_inside_spark_is_told_in_its_own_words(teller: Storyteller) -> None:
+    failure = StreamingQueryException(
+        "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch "
+        "sink. Reason: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "sink.py", line 109, in __call__\n'
+        "tidelock.errors.BatchFailed: logs/counts: batch 0: org.apache.spark.SparkException: Job aborted due to "
+        "stage failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 "
+        "(TID 6) (127.0.0.1 executor driver): java.io.IOException: No space left on device\n"
+        "\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)\n"
+    )
+    assert str(teller.tell(failure, ["counts"])) == "java.io.IOException: No space left on device"
 
 
 def test_an_error_of_the_driver_keeps_its_type(teller: Storyteller) -> None:
