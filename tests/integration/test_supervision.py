@@ -237,3 +237,24 @@ def test_another_job_follows_a_subject(spark: SparkSession, bench: Bench, tmp_pa
     cursor = EpochLog.open(f"{tmp_path}/first/logs/odd").cursor("follower.odd")
     assert cursor is not None
     assert cursor >= EPOCHS - 2, "it is waited for"
+
+
+def test_a_drain_also_takes_what_is_less_than_a_batch(
+    spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run]
+) -> None:
+    pipeline = chain(bench)
+
+    @pipeline.operator(anchor=True)
+    def passed(numbers: DataFrame) -> DataFrame:
+        return numbers
+
+    kept = bench.collect(pipeline, "passed")
+    plan = {
+        "segments": [{"operators": ["numbers"]}, {"operators": ["passed", "keep_passed"], "epochs_per_batch": 3}]
+    }
+    run = pipeline.start(spark, tmp_path / "home", plan=plan, last_epoch=EPOCHS - 1)
+    started.append(run)
+    assert run.wait(120)
+    assert ids(kept) == Counter(range(EPOCHS * ROWS))
+    assert sorted(kept) == [2, 5, 7]
+    assert {s["epoch"] for s in run.status()["segments"]} == {EPOCHS - 1}

@@ -4,7 +4,9 @@ pipeline.json              what runs here: the pipeline's shape, its segments, i
 lock                       held by the process that runs it
 status.json                how it is doing, rewritten all the time
 events.jsonl               what has happened, one line each
+planned.json               the attributes and the budget that its plan was made from, if it was
 request.json               what somebody asks the running process to do
+draining                   is there while nothing more comes from the sources
 logs/<node>/               epoch logs, unless they are kept elsewhere
 checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
@@ -134,6 +136,18 @@ class Home:
     def dead(self, segment: str, log: str) -> str:
         """The URL of the log that keeps what was set aside for a segment."""
         return f"file:{self.root}/dead/{segment}.{log}"
+
+    @property
+    def draining(self) -> str:
+        """The file that is there while nothing more comes from the sources."""
+        return str(self.root / "draining")
+
+    def drain(self, now: bool) -> None:
+        """Tell those who wait for several epochs that no more are going to come; or that they are."""
+        if now:
+            Path(self.draining).touch()
+        else:
+            Path(self.draining).unlink(missing_ok=True)
 
     # -- documents
 

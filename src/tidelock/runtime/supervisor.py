@@ -49,6 +49,8 @@ from tidelock.spark.stories import Storyteller
 
 _LOOK_EVERY = 0.1
 _LOOK_AT_SPARK_EVERY = 1.0
+_SETTLED = 4
+_REMEMBERED = 30
 
 
 @dataclass
@@ -71,6 +73,33 @@ class Gauge:
     state_rows: int = 0
     state_bytes: int = 0
     at: float = field(default=0.0)
+    taken: tuple[tuple[float, int], ...] = ()
+    """When the newest batches were committed, and their rows."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has seen enough batches to speak of a rate."""
+        return len(self.taken) >= _SETTLED
+
+    @property
+    def rows_in_per_second(self) -> float:
+        """The rows that come in, over the newest batches."""
+        if len(self.taken) < 2:
+            return 0.0
+        (first, _), *later = self.taken
+        return sum(rows for _, rows in later) / max(later[-1][0] - first, 1e-3)
+
+    def after(self, progress: Progress) -> Gauge:
+        """The gauge when a batch was committed."""
+        now = time.monotonic()
+        return Gauge(
+            progress.rows_per_second,
+            progress.seconds,
+            progress.state_rows,
+            progress.state_bytes,
+            now,
+            (*self.taken, (now, progress.rows))[-_REMEMBERED:],
+        )
 
 
 class Supervisor:
@@ -117,6 +146,7 @@ class Supervisor:
         listener = Listener(self._progressed, lambda run: self._tell(lambda: None))
         self._segments.spark.streams.addListener(listener)
         self._losses = losses(self._segments.spark)
+        self._home.drain(False)
         try:
             self._begin()
             while not self.machine.done:
@@ -159,9 +189,20 @@ class Supervisor:
 
     def _handle(self, fact: Fact) -> None:
         self._events.of_fact(fact, self.machine)
+        if self._is_last_input(fact):
+            self._home.drain(True)
         for action in self.machine.handle(fact, time.monotonic()):
             self._events.of_action(action, self.machine)
             self._perform(action)
+
+    def _is_last_input(self, fact: Fact) -> bool:
+        """Whether it means that nothing more comes from the sources."""
+        match fact:
+            case StopAsked(drain):
+                return drain
+            case QueryEnded(segment):
+                return self._segments.cutting.segment(segment).is_head
+        return False
 
     def _progressed(self, progress: Progress) -> None:
         self._tell(lambda: self._committed(progress))
@@ -170,13 +211,7 @@ class Supervisor:
         for name, attempt in self.attempts.items():
             if attempt.run == progress.run:
                 epoch = attempt.gate.epoch_of(progress.batch)
-                self.gauges[name] = Gauge(
-                    progress.rows_per_second,
-                    progress.seconds,
-                    progress.state_rows,
-                    progress.state_bytes,
-                    time.monotonic(),
-                )
+                self.gauges[name] = self.gauges[name].after(progress)
                 return None if epoch is None else EpochCommitted(name, epoch)
         return None
 

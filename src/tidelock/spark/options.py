@@ -17,6 +17,7 @@ _KNOWN = {
     "consumer",
     "startingEpoch",
     "epochsPerBatch",
+    "takeRest",
     "epochColumn",
     "watermarkColumn",
     "partitions",
@@ -33,13 +34,18 @@ class Member:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader was asked to do."""
+    """What a reader was asked to do.
+
+    While the file ``take_rest`` is there, a batch also takes what is left when that is less than
+    ``epochs_per_batch``: no more is going to come.
+    """
 
     log: str
     together: tuple[Member, ...]
     consumer: str | None
     starting_epoch: str
     epochs_per_batch: int
+    take_rest: str | None
     epoch_column: str | None
     watermark_column: str | None
     partitions: int
@@ -65,6 +71,7 @@ class ReadOptions:
             consumer=None if consumer is None else check_name(consumer, "consumer"),
             starting_epoch=_starting(given.get("startingEpoch", "earliest")),
             epochs_per_batch=_epochs(given.get("epochsPerBatch", "1")),
+            take_rest=given.get("takeRest"),
             epoch_column=given.get("epochColumn"),
             watermark_column=given.get("watermarkColumn"),
             partitions=_positive("partitions", given.get("partitions", str(cores))),

@@ -81,10 +81,16 @@ def read_logs(
 
 
 def read_members(
-    spark: SparkSession, members: Sequence[Member], *, consumer: str, epochs_per_batch: int
+    spark: SparkSession, members: Sequence[Member], *, consumer: str, epochs_per_batch: int, take_rest: str
 ) -> list[DataFrame]:
-    """As `read_logs`; a log that is read with a lag gives no watermark, because it would wait for itself."""
-    options = _options(spark, members, consumer, "earliest", epochs_per_batch, None)
+    """As `read_logs`; a log that is read with a lag gives no watermark, because it would wait for itself.
+
+    While the file ``take_rest`` is there, a batch may take fewer epochs.
+    """
+    options = {
+        **_options(spark, members, consumer, "earliest", epochs_per_batch, None),
+        "takeRest": take_rest,
+    }
     return [_stream(spark, m.log, options, None, event_time=not m.lag) for m in members]
 
 

@@ -46,6 +46,10 @@ class Places(Protocol):
     def checkpoint(self, segment: str) -> str:
         """The checkpoint directory of a segment."""
 
+    @property
+    def draining(self) -> str:
+        """The file that is there while nothing more comes from the sources."""
+
 
 @dataclass(frozen=True)
 class Segments:
@@ -134,7 +138,13 @@ class Segments:
         members = [Member(self.places.log(i.log), i.lag) for i in segment.inputs]
         if not members:
             return {}
-        read = read_members(self.spark, members, consumer=segment.name, epochs_per_batch=segment.epochs_per_batch)
+        read = read_members(
+            self.spark,
+            members,
+            consumer=segment.name,
+            epochs_per_batch=segment.epochs_per_batch,
+            take_rest=self.places.draining,
+        )
         return {i.log: stream for i, stream in zip(segment.inputs, read, strict=True)}
 
     def _apply(self, segment: Segment, name: str, streams: Mapping[str, DataFrame]) -> DataFrame:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -215,7 +216,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends: on an epoch, and on the same one for all logs of the query."""
-        everything = isinstance(limit, ReadAllAvailable)
+        everything = isinstance(limit, ReadAllAvailable) or self._takes_rest(start)
         epochs = ALL_EPOCHS if everything else self._options.epochs_per_batch
         key = start.get("epoch", start.get("start"))
         decision = self._rounds.decide(key, lambda: self._position(start), epochs)
@@ -223,6 +224,12 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if decision.end == decision.start and "epoch" in start:
             return start
         return self._offset(start=decision.start, epoch=decision.end)
+
+    def _takes_rest(self, start: dict[str, Any]) -> bool:
+        rest = self._options.take_rest
+        if rest is None or not Path(rest).exists():
+            return False
+        return self._rounds.newest() - self._position(start) < self._options.epochs_per_batch
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The newest epoch of the log, so that Spark's progress shows how far behind the query is."""
