@@ -1,0 +1,147 @@
+"""One question, several methods: the plan with the least expected recovery time within a budget. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidelock.errors import PlanError
+from tidelock.planning.baselines import each_segment, one_segment
+from tidelock.planning.costs import Configuration, Costs, costs
+from tidelock.planning.exact import Found, exact, least_overhead
+from tidelock.planning.model import Model
+from tidelock.planning.thesis import chain_dp, chain_dp_refined, tree_dp
+
+EXACT = "exact"
+_Method = Callable[[Model, float, "Settings"], Configuration | Found | None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of the thesis's methods (table 4.1), and how long an exact search may take.
+
+    Attributes:
+        steps: Z, into how many steps the budget is cut.
+        frequencies: F, into how many steps the frequency is cut.
+        max_frequency: F_max, the largest frequency of the tree's method.
+        effort: How many partial plans the exact search may look at before it answers with a gap.
+    """
+
+    steps: int = 60
+    frequencies: int = 100
+    max_frequency: float = 200.0
+    effort: int = 200_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan and what it costs.
+
+    Attributes:
+        method: How it was found.
+        configuration: Anchors and frequencies.
+        costs: What the equations say of it.
+        gap: How much better, relative to it, another plan could be at most; None if the method does not know.
+    """
+
+    method: str
+    configuration: Configuration
+    costs: Costs
+    gap: float | None
+
+
+METHODS: Mapping[str, _Method] = {
+    EXACT: lambda model, budget, settings: exact(model, budget, effort=settings.effort),
+    "chain-dp": lambda model, budget, settings: chain_dp(model, budget, settings.steps),
+    "chain-dp-refined": lambda model, budget, settings: chain_dp_refined(model, budget, settings.steps),
+    "tree-dp": lambda model, budget, settings: tree_dp(
+        model, budget, settings.steps, settings.frequencies, settings.max_frequency
+    ),
+    "one-segment": lambda model, budget, settings: one_segment(model, budget),
+    "each-segment": lambda model, budget, settings: each_segment(model, budget),
+}
+"""Every method by its name: exact, those of FastRecover, and its two baselines."""
+
+
+class Infeasible(PlanError):
+    """No plan fits the budget.
+
+    Attributes:
+        least: Every budget above this one has a plan; None if it is the method that finds none.
+        operator: Who costs most of it.
+    """
+
+    def __init__(self, message: str, least: float | None, operator: str | None) -> None:
+        super().__init__(message)
+        self.least = least
+        self.operator = operator
+
+
+def choose(model: Model, budget: float, method: str = EXACT, settings: Settings | None = None) -> Choice:
+    """The plan that ``method`` finds.
+
+    Raises:
+        Infeasible: there is no plan within the budget, or the method finds none.
+        PlanError: the method does not fit the topology.
+    """
+    check_budget(budget)
+    found = METHODS[method](model, budget + model.baseline, settings or Settings())
+    if found is None:
+        raise _infeasible(model, budget, method)
+    if isinstance(found, Found):
+        return Choice(method, found.configuration, costs(model, found.configuration), found.gap)
+    return Choice(method, found, costs(model, found), None)
+
+
+def check_budget(budget: float) -> None:
+    """See that a budget is one.
+
+    Raises:
+        PlanError: it is not a finite number of at least 0.
+    """
+    if not math.isfinite(budget) or budget < 0:
+        raise PlanError(f"the budget is a finite number of at least 0, such as 0.1, not {budget}")
+
+
+def least_budget(model: Model) -> tuple[float, str]:
+    """What is spent under every plan, however rarely it commits, and who costs most of it.
+
+    Sources and forced anchors store their inputs; where the frequency of heads is given, their commits come on
+    top.
+    """
+    least, anchors = least_overhead(model)
+    spent = {
+        place: model.stores[place] if place in anchors else model.keeps[place] for place in model.index.values()
+    }
+    if model.head_frequency is not None:
+        for segment in model.segments(anchors):
+            if not model.heads.isdisjoint(segment):
+                for place in segment:
+                    spent[place] += model.commits[place] * model.head_frequency
+                spent[segment[0]] += model.segment_cost * model.head_frequency
+    most = max(spent, key=lambda place: (spent[place], -place))
+    return least - model.baseline, model.operators[most].name
+
+
+def _infeasible(model: Model, budget: float, method: str) -> Infeasible:
+    least, operator = least_budget(model)
+    if budget > least and method == EXACT:
+        return Infeasible(
+            f"no plan fits a budget of {budget:g}: max_frequency or head_frequency is 0, and who never commits "
+            "cannot replay",
+            None,
+            None,
+        )
+    if budget > least:
+        return Infeasible(
+            f"{method} finds no plan within a budget of {budget:g}, although one above {least:g} can have one: "
+            "use the method exact, or a finer division (--steps, a smaller --max-frequency)",
+            None,
+            None,
+        )
+    return Infeasible(
+        f"no plan fits a budget of {budget:g}: it has to be above {least:g}, most of which {operator} costs",
+        least,
+        operator,
+    )

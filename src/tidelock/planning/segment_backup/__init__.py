@@ -1,0 +1,34 @@
+"""What Segment Backup costs, and its cheapest configuration (Segment Backup, chapter 4). Pure.
+
+`application` has the symbols of the thesis under plain names, `equations` follows its equations one by one, and
+`optimum` finds connectors and block length.
+"""
+
+from tidelock.planning.segment_backup.application import (
+    Application,
+    Configuration,
+    Delays,
+    Node,
+    Prices,
+    Sizes,
+    configure,
+)
+from tidelock.planning.segment_backup.equations import Costs, costs, pending_windows, recovery_delay
+from tidelock.planning.segment_backup.optimum import Choice, Unreachable, cheapest
+
+__all__ = [
+    "Application",
+    "Choice",
+    "Configuration",
+    "Costs",
+    "Delays",
+    "Node",
+    "Prices",
+    "Sizes",
+    "Unreachable",
+    "cheapest",
+    "configure",
+    "costs",
+    "pending_windows",
+    "recovery_delay",
+]
