@@ -14,6 +14,7 @@ from tidelock.cli.backup_commands import add_backups
 from tidelock.cli.exits import exit_code
 from tidelock.cli.options import Commands, add, at_least
 from tidelock.cli.pipeline_commands import add_pipelines
+from tidelock.cli.planning_commands import add_planning
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tidelock {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_pipelines(commands)
+    add_planning(commands)
     add_backups(commands)
     _add_log(commands)
     _add_demo(commands)

@@ -24,6 +24,62 @@ def add_home(command: argparse.ArgumentParser) -> None:
     command.add_argument("--home", type=Path, required=True, metavar="DIR", help="the home of the pipeline")
 
 
+def add_file(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Add the argument that names a pipeline."""
+    command.add_argument(
+        "file",
+        nargs="?" if optional else None,
+        metavar="FILE.py[:name]",
+        help="the file that declares the pipeline, and which one if it has several",
+    )
+
+
+def add_plan_option(command: argparse.ArgumentParser) -> None:
+    """Add the option that says where a pipeline is cut."""
+    command.add_argument(
+        "--plan",
+        metavar="PLAN",
+        help="one (only the cuts that Spark needs), each (a segment for every operator), or a JSON file",
+    )
+
+
+def add_budget(command: argparse.ArgumentParser) -> None:
+    """Add the option that asks for the best plan within a budget."""
+    command.add_argument(
+        "--budget",
+        type=budget,
+        metavar="B",
+        help="plan it: the share of time that recovery may cost while nothing fails, such as 0.1",
+    )
+
+
+def add_topology(command: argparse.ArgumentParser) -> None:
+    """Add the option that says where measured attributes are."""
+    command.add_argument(
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="the attributes to plan with (default: NAME.topology.json, as `tidelock profile` writes it)",
+    )
+
+
+def add_master(command: argparse.ArgumentParser) -> None:
+    """Add the option that says where Spark runs."""
+    command.add_argument("--master", metavar="M", help="where Spark runs (default: local[*,4])")
+
+
+def add_settings(command: argparse.ArgumentParser) -> None:
+    """Add the option with settings for Spark."""
+    command.add_argument(
+        "--conf",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="a setting for Spark; may be given several times",
+    )
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """The whole numbers from ``least`` on, as a type for argparse."""
 
@@ -43,6 +99,21 @@ def seconds(text: str) -> float:
         number = -1.0
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return number
+
+
+def budget(text: str) -> float:
+    """A budget, as a type for argparse.
+
+    >>> budget("0.1"), budget("10%")
+    (0.1, 0.1)
+    """
+    try:
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of time, such as 0.1 or 10%")
     return number
 
 

@@ -8,16 +8,20 @@ import sys
 from collections.abc import Callable
 
 from tidelock.cli.exits import BAD, GOOD
+from tidelock.cli.plan import attributes, remember
 from tidelock.cli.run_screens import Screen, screen_for
 from tidelock.cli.sessions import command_session
 from tidelock.cli.signals import Signals
-from tidelock.errors import BatchFailed
+from tidelock.errors import BatchFailed, PlanError
 from tidelock.runtime.events import Event
 from tidelock.runtime.home import Home
 from tidelock.runtime.loading import load
 from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.planning import Planner
+from tidelock.runtime.preparing import PlanLike
 from tidelock.runtime.run import Run
 from tidelock.spark.frames import SparkSession
+from tidelock.topology import Plan
 
 Told = queue.SimpleQueue[Event]
 
@@ -30,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         TidelockError: it cannot be started, or ended by something else than a segment's failure.
     """
+    if args.budget is not None and args.plan is not None:
+        raise PlanError("--plan says the plan and --budget asks for one: give one of them")
     pipeline = load(args.file)
     pipeline.topology()
     home = Home(args.home or f"{pipeline.name}.tidelock", args.log)
@@ -49,7 +55,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _started(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, home: Home, told: Told) -> Run:
     last = None if args.epochs is None else args.epochs - 1
-    return Run(pipeline, spark, home, plan=args.plan, backup=args.backup, last_epoch=last, listener=told.put)
+    plan = args.plan if args.budget is None else _planned(args, pipeline, spark, home)
+    return Run(pipeline, spark, home, plan=plan, backup=args.backup, last_epoch=last, listener=told.put)
+
+
+def _planned(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, home: Home) -> PlanLike:
+    """The plan within the budget; a home that has a plan keeps it."""
+    if home.record() is not None:
+        return None
+    model = attributes(args.topology, pipeline, spark, quiet=args.json)
+    planned = Planner.of(pipeline, spark).plan(model, args.budget)
+    remember(home, planned.model, args.budget)
+    return Plan.to_document(planned.cutting)
 
 
 def _watched(start: Callable[[Told], Run], screen: Screen, signals: Signals) -> BatchFailed | None:

@@ -77,6 +77,7 @@ def page(home: Home, found: Facts, width: int) -> RenderableType:
         Text(picture),
         Text(),
         Text.assemble(("failures", "bold"), f"  {_told(found['levels'])}"),
+        *_drift(found),
         Text(),
         *events,
     )
@@ -89,6 +90,26 @@ def _headline(found: Facts) -> Text:
         where = f"  epoch {found['epoch']} has gone through everywhere,{where[1:]}"
     hint = ": its process is gone, `tidelock run` goes on where it was" if state == "killed" else ""
     return Text.assemble((found["pipeline"], "bold"), "  ", (state, STYLES.get(state, "")), hint, where)
+
+
+def _drift(found: Facts) -> list[Text]:
+    """What no longer fits the plan, and what the plan would be now."""
+    drift = found.get("drift")
+    if not drift:
+        return []
+    lines = [Text.assemble(("drift", "bold yellow"), f"  {change}") for change in drift["told"]]
+    if drift["plan"] is None:
+        return [*lines, Text(f"       {drift['why']}")]
+    if drift["same_plan"]:
+        return [*lines, Text("       the plan would be the same now")]
+    segments = "; ".join(
+        f"{', '.join(one['operators'])} every {one['epochs_per_batch']}" for one in drift["plan"]["segments"]
+    )
+    return [
+        *lines,
+        Text(f"       the plan would be now, in epochs: {segments}"),
+        Text("       to change it: stop it, `tidelock profile`, `tidelock plan --budget B --apply --home DIR`"),
+    ]
 
 
 def _mark(segment: Facts) -> str:

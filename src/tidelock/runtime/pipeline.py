@@ -20,7 +20,7 @@ from tidelock.recovery import Bound, Policy
 from tidelock.runtime.home import Home
 from tidelock.spark.frames import DataFrame, SparkSession
 from tidelock.spark.reading import read_log
-from tidelock.spark.sinks import ConsoleSink, Deliver, FileSink, FunctionSink
+from tidelock.spark.sinks import ConsoleSink, Deliver, FileSink, FunctionSink, discard
 from tidelock.topology import Kind, Mode, Node, Topology, connect
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 SinkMaker = Callable[[SparkSession, Home], Deliver]
 
+_ALL_EPOCHS = 1 << 30
 _KEPT_EPOCHS = 1000
 """How much of its past a subject keeps for followers that come later."""
 
@@ -83,8 +84,11 @@ class Pipeline:
         self._nodes: list[Node] = []
         self._feedback: dict[str, str] = {}
         self._published: dict[str, tuple[str, Retention]] = {}
+        self._kept = Retention()
         self.functions: dict[str, Callable[..., Any]] = {}
         self.sinks: dict[str, SinkMaker] = {}
+        self.followed: dict[str, Callable[[str | None], Callable[[SparkSession], DataFrame]]] = {}
+        """By the names of sources that follow a subject, their functions for a given name of the reader."""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r})"
@@ -153,8 +157,9 @@ class Pipeline:
     ) -> Function | Callable[[Function], Function]:
         """Declare a sink: a function of a (batch) DataFrame and of its epoch, called once per epoch.
 
-        After a failure it is called again with the same rows for the same epoch. If its effect is idempotent, or
-        stored together with the epoch, it happens exactly once.
+        A plan with several epochs per batch calls it once for these, with the last of them. After a failure it is
+        called again with the same rows for the same epoch. If its effect is idempotent, or stored together with
+        the epoch, it happens exactly once.
         """
         if function is None:
             return partial(self._sink, anchor=anchor)
@@ -212,18 +217,28 @@ class Pipeline:
             said.
         """
         name = name or subject.rpartition(".")[2]
-        consumer = check_name(f"{self.name}.{name}", "consumer")
-
-        def follow(spark: SparkSession) -> DataFrame:
-            return read_log(spark, _subject_log(subject, home), consumer=consumer)
-
-        self.functions[name] = follow
+        self.followed[name] = partial(_follow, subject, home)
+        self.functions[name] = self.followed[name](check_name(f"{self.name}.{name}", "consumer"))
         self._nodes.append(Node(name, Kind.SOURCE))
 
     def _declare(self, function: Function, node: Node) -> Function:
         self.functions[node.name] = function
         self._nodes.append(node)
         return function
+
+    def rehearsal(self) -> Pipeline:
+        """The same pipeline without effects outside of its home, to be measured.
+
+        Its sinks take nothing anywhere, nothing is published, whom it follows does not wait for it, its logs keep
+        everything, and every operator may be cut off.
+        """
+        copy = Pipeline(self.name, epoch=self.epoch)
+        copy._nodes = [replace(node, anchor=None, epochs_per_batch=1) for node in self._nodes]
+        copy._feedback = self._feedback
+        copy.functions = {**self.functions, **{name: read(None) for name, read in self.followed.items()}}
+        copy.sinks = dict.fromkeys(self.sinks, lambda spark, home: discard)
+        copy._kept = Retention(epochs=_ALL_EPOCHS)
+        return copy
 
     # -- asking
 
@@ -244,7 +259,7 @@ class Pipeline:
 
     def retention(self, node: str) -> Retention:
         """What the log of ``node`` keeps although all have read it."""
-        return self._published[node][1] if node in self._published else Retention()
+        return self._published[node][1] if node in self._published else self._kept
 
     # -- running
 
@@ -295,6 +310,13 @@ class Pipeline:
 
 def _with_subject(node: Node, subject: str | None) -> Node:
     return replace(node, subject=subject)
+
+
+def _follow(subject: str, home: str, consumer: str | None) -> Callable[[SparkSession], DataFrame]:
+    def follow(spark: SparkSession) -> DataFrame:
+        return read_log(spark, _subject_log(subject, home), consumer=consumer)
+
+    return follow
 
 
 def _subject_log(subject: str, home: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from tidelock.epochs import Epoch
 from tidelock.errors import BatchFailed, PipelineError
 from tidelock.runtime.backup import Backup, release
+from tidelock.runtime.drifting import Watch
 from tidelock.runtime.events import Event, Events
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
@@ -21,6 +22,7 @@ from tidelock.spark.frames import SparkSession
 from tidelock.spark.session import with_retries
 
 _STATUS_EVERY = 0.5
+_COMPARE_EVERY = 5.0
 _BACKUP_PAUSE = 0.5
 
 
@@ -59,7 +61,9 @@ class Run:
             self._held.close()
             raise
         self._began = time.time()
-        self._written = 0.0
+        self._written = self._compared = 0.0
+        self._watch = Watch.of(self.prepared, home)
+        self._drift: dict[str, Any] | None = None
         home.drop_document("request")
         kind = "run resumed" if resumed else "run started"
         self._events.add(kind, None, f"{pipeline.name}, {len(self.prepared.cutting.segments)} segments")
@@ -99,7 +103,7 @@ class Run:
 
     def status(self) -> dict[str, Any]:
         """How it is doing, as `tidelock status --json` tells it."""
-        return running_status(self._supervisor, self._events, self._began)
+        return {**running_status(self._supervisor, self._events, self._began), "drift": self._drift}
 
     # -- inside
 
@@ -137,12 +141,20 @@ class Run:
         positions = {s.name: self._supervisor.machine.epoch(s.name) for s in self._supervisor.record.segments}
         where = ", ".join(f"{name} at epoch {epoch}" for name, epoch in positions.items())
         self._events.add("run ended", None, f"{state}: {where}")
+        self._compare()
         self.home.put_document("status", {**self.status(), "state": state})
+
+    def _compare(self) -> None:
+        self._compared = time.monotonic()
+        if self._watch is not None:
+            self._drift = self._watch.look(self._supervisor)
 
     def _look(self) -> None:
         if time.monotonic() - self._written < _STATUS_EVERY:
             return
         self._written = time.monotonic()
+        if self._written - self._compared > _COMPARE_EVERY:
+            self._compare()
         self.home.put_document("status", self.status())
         request = self.home.document("request")
         if request is not None:

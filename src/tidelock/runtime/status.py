@@ -55,6 +55,7 @@ def status(home: Home) -> dict[str, Any]:
         "epoch": min(segment["epoch"] for segment in segments),
         "segments": segments,
         "subjects": dict(record.subjects),
+        "drift": document.get("drift") if document else None,
         "events": [{key: e[key] for key in ("at", "kind", "segment", "text")} for e in events[-20:]],
     }
 

@@ -13,7 +13,9 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,23 @@ class Progress:
     state_bytes: int
 
 
+def recent(query: StreamingQuery) -> list[Progress]:
+    """The last batches that a query has committed, the oldest first; Spark keeps a hundred."""
+    return [_progress(found) for found in query.recentProgress]
+
+
+def _progress(found: StreamingQueryProgress) -> Progress:
+    return Progress(
+        run=str(found.runId),
+        batch=found.batchId,
+        rows=found.numInputRows,
+        rows_per_second=found.processedRowsPerSecond or 0.0,
+        seconds=found.batchDuration / 1000,
+        state_rows=sum(state.numRowsTotal for state in found.stateOperators),
+        state_bytes=sum(state.memoryUsedBytes for state in found.stateOperators),
+    )
+
+
 class Listener(StreamingQueryListener):
     """Hands on what is worth knowing; called from threads of Spark."""
 
@@ -41,19 +60,7 @@ class Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """A batch is in the commit log."""
-        progress = event.progress
-        states = progress.stateOperators
-        self._progressed(
-            Progress(
-                run=str(progress.runId),
-                batch=progress.batchId,
-                rows=progress.numInputRows,
-                rows_per_second=progress.processedRowsPerSecond or 0.0,
-                seconds=progress.batchDuration / 1000,
-                state_rows=sum(state.numRowsTotal for state in states),
-                state_bytes=sum(state.memoryUsedBytes for state in states),
-            )
-        )
+        self._progressed(_progress(event.progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Not of interest."""

@@ -72,6 +72,11 @@ class FunctionSink:
             kept.unpersist()
 
 
+def discard(rows: DataFrame, work: Work) -> None:
+    """Compute the rows and take them nowhere."""
+    compute(rows)
+
+
 def _kept(rows: DataFrame) -> DataFrame:
     """The rows, computed and kept until `unpersist`."""
     # A batch that was sorted says so in terms of columns that it no longer has, and Spark 4.3 stumbles over that

@@ -1,0 +1,114 @@
+"""`tidelock profile FILE.py`: measure the operators of a pipeline, and this machine, on a sample."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tidelock.cli.exits import GOOD
+from tidelock.cli.sessions import command_session
+from tidelock.planning.document import read_model
+from tidelock.planning.model import Model
+from tidelock.runtime.home import Home
+from tidelock.runtime.loading import load
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.profiling import history, profile
+from tidelock.spark.frames import SparkSession
+
+SAMPLE = 6
+
+
+def answer_profile(args: argparse.Namespace) -> int:
+    """Answer `tidelock profile`.
+
+    Raises:
+        TidelockError: the pipeline cannot be measured.
+    """
+    pipeline = load(args.file)
+    pipeline.topology()
+    out = args.out or topology_file(pipeline)
+    with (
+        _scratch() as folder,
+        command_session(pipeline.name, args.conf, master=args.master, log=folder / "spark.log") as spark,
+    ):
+        document = measured(pipeline, spark, folder, args.epochs, args.history, quiet=args.json)
+    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if args.json:
+        print(json.dumps({"file": str(out), **document}))
+    else:
+        _show(read_model(document), document, out)
+    return GOOD
+
+
+def topology_file(pipeline: Pipeline) -> Path:
+    """Where the attributes of a pipeline are looked for if nothing else is said."""
+    return Path(f"{pipeline.name}.topology.json")
+
+
+def measured(
+    pipeline: Pipeline, spark: SparkSession, folder: Path, epochs: int, home: Path | None, *, quiet: bool
+) -> dict[str, Any]:
+    """The topology file of a pipeline, with progress on standard error."""
+    failures = history(Home(home)) if home is not None else {}
+    console = Console(stderr=True, quiet=quiet)
+    with console.status("measuring") as status:
+        return profile(
+            pipeline,
+            spark,
+            folder,
+            epochs=epochs,
+            failures=failures,
+            tell=lambda what: status.update(f"measuring {what}"),
+        )
+
+
+def measured_aside(pipeline: Pipeline, spark: SparkSession, *, quiet: bool) -> dict[str, Any]:
+    """The same, in a directory that goes."""
+    with _scratch() as folder:
+        return measured(pipeline, spark, folder, SAMPLE, None, quiet=quiet)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="tidelock-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _show(model: Model, document: dict[str, Any], out: Path) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("operator")
+    for name in ("rows/s", "selectivity", "µs/row", "bytes/row", "state", "failures/day"):
+        table.add_column(name, justify="right")
+    for operator, rate in zip(model.operators, model.rates, strict=True):
+        table.add_row(
+            operator.name,
+            f"{rate:.0f}",
+            f"{operator.selectivity:.3g}",
+            f"{operator.processing_cost * 1e6:.3g}",
+            f"{operator.tuple_size:.3g}",
+            f"{operator.state_size / 1e6:.3g} MB" if operator.state_size else "-",
+            f"{operator.failure_rate * 86_400:.3g}",
+        )
+    console.print(table)
+    console.print(
+        Text(
+            f"\na commit takes {model.segment_cost * 1e3:.0f} ms, a restart {model.restart_cost:.1f} s; "
+            f"a megabyte is written into a log in {model.storage_cost * 1e9:.1f} ms and read in "
+            f"{document['log_read_cost'] * 1e9:.1f} ms, and loaded as state in "
+            f"{document['state_load_cost'] * 1e9:.1f} ms\nwritten to {out}: correct it where you know better"
+        )
+    )

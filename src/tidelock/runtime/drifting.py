@@ -1,0 +1,65 @@
+"""Comparing what a run does with what its plan was made for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelock.errors import PlanError
+from tidelock.planning.document import read_model
+from tidelock.planning.drifting import Measured, drift
+from tidelock.planning.model import Model
+from tidelock.runtime.home import Home
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.planning import Planner
+from tidelock.runtime.preparing import Prepared
+from tidelock.runtime.supervisor import Supervisor
+from tidelock.topology import Cutting, Plan
+
+
+class Watch:
+    """Looks at the gauges of a supervisor now and then."""
+
+    def __init__(self, prepared: Prepared, model: Model, budget: float) -> None:
+        pipeline: Pipeline = prepared.pipeline
+        self._cutting: Cutting = prepared.cutting
+        self._planner = Planner(pipeline, prepared.cutting.topology, prepared.described)
+        self._model = model
+        self._budget = budget
+
+    @classmethod
+    def of(cls, prepared: Prepared, home: Home) -> Watch | None:
+        """The watch of a home whose plan was made from attributes; None for any other."""
+        planned = home.document("planned")
+        return None if planned is None else cls(prepared, read_model(planned["topology"]), planned["budget"])
+
+    def look(self, supervisor: Supervisor) -> dict[str, Any] | None:
+        """What has changed and what the plan would be now, for the status document; None if nothing has."""
+        measured = {
+            name: Measured(gauge.rows_in_per_second, gauge.state_bytes)
+            for name, gauge in supervisor.gauges.items()
+            if gauge.is_settled
+        }
+        changes, model = drift(self._model, self._cutting, measured)
+        if not changes:
+            return None
+        return {
+            "changes": [
+                {"segment": c.segment, "attribute": c.attribute, "planned": c.planned, "measured": c.measured}
+                for c in changes
+            ],
+            "told": [str(change) for change in changes],
+            **self._now(model),
+        }
+
+    def _now(self, model: Model) -> dict[str, Any]:
+        try:
+            planned = self._planner.plan(model, self._budget)
+        except PlanError as error:
+            return {"plan": None, "why": str(error)}
+        document = Plan.to_document(planned.cutting)
+        return {
+            "plan": document,
+            "same_plan": document == Plan.to_document(self._cutting),
+            "overhead": planned.overhead,
+            "expected_recovery_time": planned.costs.recovery,
+        }

@@ -1,0 +1,59 @@
+"""A plan for a pipeline from its measured attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelock.planning.choosing import EXACT, Settings
+from tidelock.planning.model import Model
+from tidelock.planning.pipelines import Planned, constrained, plan_pipeline
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.spark.describing import Described, describe_nodes
+from tidelock.spark.frames import SparkSession
+from tidelock.topology import Cutting, Plan, Topology, cut
+
+
+class Planner:
+    """Plans one pipeline, as often as its attributes change."""
+
+    def __init__(self, pipeline: Pipeline, topology: Topology, described: Mapping[str, Described]) -> None:
+        self._topology = topology
+        self._traits = {name: found.traits for name, found in described.items()}
+        self._dead_letters = pipeline.care.policy.on_poison == "dead-letter"
+        self._most = max(1, pipeline.care.bound.epochs // 2)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, spark: SparkSession) -> Planner:
+        """The planner of a pipeline that is not running.
+
+        Raises:
+            PipelineError: the pipeline cannot be.
+        """
+        topology = pipeline.topology()
+        return cls(pipeline, topology, describe_nodes(spark, topology, pipeline.functions))
+
+    def cut(self, plan: Plan) -> Cutting:
+        """What Spark makes of a plan."""
+        return cut(self._topology, plan, self._traits, dead_letters=self._dead_letters)
+
+    def constrained(self, model: Model) -> Model:
+        """The attributes with what the pipeline and Spark demand.
+
+        Raises:
+            PlanError: they are of another pipeline.
+        """
+        batchwise = {name for name, one in self._traits.items() if one.event_time_state or one.function_state}
+        return constrained(model, self.cut(Plan.one()), frozenset(batchwise))
+
+    def plan(
+        self, model: Model, budget: float, *, method: str = EXACT, settings: Settings | None = None
+    ) -> Planned:
+        """The plan within ``budget``: the share of time that it may cost more than one plain query.
+
+        Raises:
+            Infeasible: there is none.
+            PlanError: the attributes are of another pipeline, or the method does not fit.
+        """
+        return plan_pipeline(
+            self.constrained(model), budget, self.cut, most=self._most, method=method, settings=settings
+        )

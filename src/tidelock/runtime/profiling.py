@@ -1,0 +1,254 @@
+"""From a sample of a pipeline to its topology file: what each operator does, measured on Spark.
+
+Every operator is a segment of its own in the sample, and has the machine for itself. So its batches, and the rows
+and bytes in the logs around it, are about that operator. What a batch takes beside its rows was measured before
+(`calibrating`) and is taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from tidelock.errors import PipelineError
+from tidelock.log import EpochLog
+from tidelock.planning.document import write_model
+from tidelock.planning.model import Model, Operator, Rates
+from tidelock.runtime.calibrating import Machine, calibrate
+from tidelock.runtime.home import Home
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.rehearsing import Played, Stage
+from tidelock.spark.frames import SparkSession
+from tidelock.spark.intervals import interval_seconds
+from tidelock.topology import Node
+
+WARM_UP = 2
+"""So many epochs are not looked at: Spark compiles."""
+LARGE = 4
+"""So many epochs make the large batch that is compared with batches of one."""
+ASSUMED_FAILURES = 1.0
+"""Failures per day of an operator of which nothing is known."""
+_DAY = 86_400.0
+_SHORTEST = 1e-3
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value and where it comes from."""
+
+    value: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What goes into a log in an epoch, on average, and how long an epoch takes."""
+
+    rows: float
+    bytes: float
+    seconds: float
+
+
+def profile(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    folder: Path,
+    *,
+    epochs: int,
+    failures: Mapping[str, Number],
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """The topology file of ``pipeline``, in seconds and bytes, with a source for every number.
+
+    Args:
+        pipeline: what is measured. Its sinks are not called; its sources are read.
+        spark: the session.
+        folder: where there is room for logs and checkpoints; nothing is removed.
+        epochs: how many epochs are looked at one by one; `LARGE` more make one batch.
+        failures: failures per second of the operators for which more is known than what is declared.
+        tell: is told what is being done.
+
+    Raises:
+        PipelineError: the pipeline cannot be.
+        BatchFailed: the sample fails; the message has the story.
+    """
+    tell("this machine")
+    machine = calibrate(spark, folder / "machine", lambda what: tell(f"this machine: {what}"))
+    stage = Stage(pipeline.rehearsal(), spark, Home(folder / "sample"), "each")
+    played = _play(stage, WARM_UP + epochs, tell)
+    flows = {cut.log: _flow(stage.home.log(cut.log), cut.log) for cut in stage.prepared.cutting.cuts}
+    measured = [
+        _measure(node, stage.prepared.cutting.topology.forward_inputs(node.name), played, flows, machine)
+        for node in stage.prepared.cutting.topology.nodes
+    ]
+    failing = {node.name: _failures(node, failures) for node in stage.prepared.cutting.topology.nodes}
+    return _document(pipeline, interval_seconds(spark, pipeline.epoch), machine, measured, failing)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of a segment: batches of one epoch, and one of several, if it can take several."""
+
+    ones: Played
+    large: Played | None
+
+    @property
+    def seconds(self) -> float:
+        """A batch of one epoch."""
+        return median(one.seconds for one in self.ones.batches[-max(1, len(self.ones.batches) - WARM_UP) :])
+
+    @property
+    def state_bytes(self) -> float:
+        """The state at the end."""
+        return float((self.large or self.ones).batches[-1].state_bytes)
+
+    def parts(self) -> tuple[float, float] | None:
+        """What a batch takes whatever is in it, and what an epoch in it takes; None if that was not seen."""
+        if self.large is None:
+            return None
+        more = (self.large.batches[-1].seconds - self.seconds) / (LARGE - 1)
+        work = min(self.seconds, max(0.0, more))
+        return self.seconds - work, work
+
+
+def _play(stage: Stage, ones: int, tell: Callable[[str], None]) -> dict[str, Seen]:
+    """Run the heads at their pace, and then everybody else in turn; loops turn together, one epoch at a time."""
+    cutting = stage.prepared.cutting
+    heads = [segment.name for segment in cutting.segments if segment.is_head]
+    others = [segment.name for segment in cutting.segments if not segment.is_head]
+    last = ones + LARGE - 1
+    if cutting.topology.back_edges:
+        tell(f"{last + 1} epochs of {', '.join(cutting.order)}")
+        return {name: Seen(one, None) for name, one in stage.play(cutting.order, last).items()}
+    played = {}
+    for name, group in {", ".join(heads): heads, **{name: [name] for name in others}}.items():
+        tell(f"{ones} epochs of {name}")
+        played.update(stage.play(group, ones - 1))
+    tell(f"{LARGE} more epochs of {', '.join(heads)}")
+    stage.play(heads, last)
+    found = {name: Seen(played[name], None) for name in heads}
+    for name in others:
+        tell(f"{LARGE} epochs of {name} at once")
+        found[name] = Seen(played[name], stage.play([name], last, at_once=LARGE)[name])
+    return found
+
+
+def _flow(url: str, name: str) -> Flow:
+    log = EpochLog.open(url)
+    # An operator in update mode gives fewer rows when several epochs are one batch.
+    single = [covers for covers in log.ranges() if covers.first == covers.last and covers.first >= WARM_UP]
+    counted = [log.manifest(covers) for covers in single]
+    if not counted:
+        raise PipelineError(f"the sample of {name} has too few epochs: is there input?")
+    times = [manifest.published_at for manifest in counted]
+    return Flow(
+        rows=mean(manifest.rows for manifest in counted),
+        bytes=mean(manifest.size for manifest in counted),
+        seconds=median(b - a for a, b in pairwise(times)) if len(times) > 1 else 0.0,
+    )
+
+
+def _measure(
+    node: Node, inputs: tuple[str, ...], played: Mapping[str, Seen], flows: Mapping[str, Flow], machine: Machine
+) -> Operator:
+    """The attributes of a node; its failure rate is told elsewhere."""
+    seen, out = played[node.name], flows.get(node.name, Flow(0.0, 0.0, 0.0))
+    rows = sum(flows[name].rows for name in inputs) if inputs else out.rows
+    size = sum(flows[name].bytes for name in inputs) if inputs else out.bytes
+    logs = out.bytes * machine.log_write + (size * machine.log_read if inputs else 0.0)
+    fixed, work = seen.parts() or (machine.commit, seen.seconds - machine.commit)
+    return Operator(
+        name=node.name,
+        inputs=inputs,
+        selectivity=1.0 if not inputs else out.rows / rows if rows else 0.0,
+        processing_cost=max(0.0, work - logs) / rows if rows else 0.0,
+        state_size=seen.state_bytes,
+        tuple_size=size / rows if rows else 0.0,
+        failure_rate=0.0,
+        input_rate=None if inputs else out.rows / max(out.seconds, _SHORTEST),
+        stored_size=None if inputs else 0.0,
+        commit_cost=max(0.0, fixed - machine.commit) if seen.state_bytes else 0.0,
+    )
+
+
+def _failures(node: Node, known: Mapping[str, Number]) -> Number:
+    if node.name in known:
+        return known[node.name]
+    if node.failure_rate is not None:
+        return Number(node.failure_rate / _DAY, "declared: failure_rate, per day")
+    return Number(ASSUMED_FAILURES / _DAY, f"assumed: {ASSUMED_FAILURES:g} per day")
+
+
+def history(home: Home) -> dict[str, Number]:
+    """The failures of each operator that a home remembers, per second that it ran."""
+    events = home.events()
+    ran, began = 0.0, None
+    for event in events:
+        if event["kind"] in ("run started", "run resumed"):
+            began = event["at"]
+        elif began is not None:
+            ran, began = ran + event["at"] - began, event["at"]
+    if ran <= 0:
+        return {}
+    found = {}
+    for segment in home.known().segments:
+        failed = [
+            event for event in events if event["kind"] == "segment failed" and event["segment"] == segment.name
+        ]
+        for name in segment.operators:
+            own = sum(f"in operator {name}:" in event["text"] for event in failed)
+            untold = sum("in operator " not in event["text"] for event in failed)
+            count = own + untold / len(segment.operators)
+            found[name] = Number(count / ran, f"history: {count:g} failures in {ran / 3600:.2f} h")
+    return found
+
+
+def _document(
+    pipeline: Pipeline,
+    epoch: float,
+    machine: Machine,
+    measured: list[Operator],
+    failing: Mapping[str, Number],
+) -> dict[str, Any]:
+    frequency = 1.0 / max(epoch, machine.commit)
+    operators = tuple(replace(operator, failure_rate=failing[operator.name].value) for operator in measured)
+    model = Model(
+        operators=operators,
+        input_rate=sum(operator.input_rate or 0.0 for operator in operators),
+        storage_cost=machine.log_write,
+        segment_cost=machine.commit,
+        restart_cost=machine.restart,
+        scope="segment",
+        max_frequency=frequency,
+        head_frequency=frequency,
+        baseline=frequency * (machine.plain_commit + sum(operator.commit_cost or 0.0 for operator in operators)),
+        rates_of_storage=Rates(machine.log_read, machine.state_load),
+    )
+    document = write_model(model)
+    for fields in document["operators"]:
+        fields["provenance"] = {
+            "failure_rate": failing[fields["name"]].source,
+            "state_size": "measured: at the end of the sample",
+            **dict.fromkeys(("selectivity", "tuple_size"), "measured: rows and bytes of its logs in the sample"),
+            **dict.fromkeys(("processing_cost", "commit_cost"), "measured: batches of one epoch and of several"),
+        }
+    return {
+        "pipeline": pipeline.name,
+        "units": {"time": "seconds", "size": "bytes"},
+        **document,
+        "provenance": {
+            "storage_cost": "measured: writing a byte into a log",
+            "log_read_cost": "measured: reading a byte from a log",
+            "state_load_cost": "measured: restart with a state made for it",
+            "segment_cost": "measured: a batch of a segment with ten rows",
+            "restart_cost": "measured: from the first failure of ten rows to their commit",
+            "head_frequency": f"declared: an epoch every {pipeline.epoch}",
+            "max_frequency": f"declared: an epoch every {pipeline.epoch}",
+            "baseline": "measured: what a plain query spends on its batches and its state",
+            "input_rate": "measured: rows of all sources per second",
+        },
+    }
