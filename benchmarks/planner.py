@@ -2,7 +2,8 @@
 
     python benchmarks/planner.py [times] [drawn] [large] [spark] [--topologies 1000] [--failures 4] [--json]
 
-times: exact against the methods of FastRecover at the sizes of the thesis, in one run (medians).
+times: exact against the methods of FastRecover at the sizes of the thesis, in one run (medians): as they are here,
+       in arrays, and as the thesis writes them down, in loops.
 drawn: random chains and trees as in FastRecover 4.1: recovery time of exact relative to 1Segment and NSegments,
        the variances, and how often NSegments has no plan.
 large: a chain and a tree of 1,000 operators and a DAG of 100, with their gaps.
@@ -15,7 +16,10 @@ spark: pipelines on Spark. Each is profiled, and then run under several plans wh
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
+import math
 import os
 import shutil
 import statistics
@@ -30,6 +34,7 @@ import numpy as np
 from tidelock.planning.choosing import Infeasible, Settings, choose
 from tidelock.planning.drawing import draw_chain, draw_dag, draw_tree
 from tidelock.planning.model import Model
+from tidelock.planning.sums import sums
 
 CHAIN_BUDGET, TREE_BUDGET = 0.4, 0.5
 SLOPES = (1.6e-6, 4e-5)
@@ -65,19 +70,30 @@ def times(topologies: int = 20) -> dict[str, Any]:
     chains = [draw_chain(rng) for _ in range(topologies)]
     trees = [draw_tree(rng) for _ in range(topologies)]
     return {
-        "chain, n = 15, Z = 60": _race(chains, CHAIN_BUDGET, "chain-dp", Settings(steps=60)),
-        "tree, n = 15, Z = 20, F = 100": _race(trees, TREE_BUDGET, "tree-dp", TREE_SETTINGS),
+        "chain, n = 15, Z = 60": _race(chains, CHAIN_BUDGET, "chain-dp", Settings(steps=60), _chain_loops),
+        "tree, n = 15, Z = 20, F = 100": _race(trees, TREE_BUDGET, "tree-dp", TREE_SETTINGS, _tree_loops),
     }
 
 
-def _race(models: list[Model], budget: float, method: str, settings: Settings) -> dict[str, Any]:
+Loops = Callable[[Model, float, Settings], float]
+
+
+def _race(models: list[Model], budget: float, method: str, settings: Settings, loops: Loops) -> dict[str, Any]:
     slow = [_timed(model, budget, method, settings) for model in models]
     fast = [_timed(model, budget, "exact", settings) for model in models]
+    looped = []
+    for model, one in zip(models[:3], slow, strict=False):
+        begin = time.perf_counter()
+        found = loops(model, budget, settings)
+        looped.append(time.perf_counter() - begin)
+        assert one[1] is None or abs(found - one[1]) <= 1e-6 * found, "the loops find something else"
     worse = [f[1] / s[1] - 1 for s, f in zip(slow, fast, strict=True) if s[1] is not None and f[1] is not None]
     return {
         f"{method} ms": round(statistics.median(s[0] for s in slow) * 1e3, 3),
         "exact ms": round(statistics.median(f[0] for f in fast) * 1e3, 3),
         "times faster": round(statistics.median(s[0] / f[0] for s, f in zip(slow, fast, strict=True)), 1),
+        "in loops ms": round(statistics.median(looped) * 1e3, 1),
+        "times faster than loops": round(statistics.median(looped) / statistics.median(f[0] for f in fast)),
         "exact is worse at most by": max(worse, default=None),
         "exact is better on average by": -statistics.mean(worse) if worse else None,
     }
@@ -94,6 +110,63 @@ def _timed(model: Model, budget: float, method: str, settings: Settings) -> tupl
             recovery = None
         seconds.append(time.perf_counter() - begin)
     return statistics.median(seconds), recovery
+
+
+def _chain_loops(model: Model, budget: float, settings: Settings) -> float:
+    """DP_rt(Z, n) of Algorithm 1, eq. 3.3."""
+    n, steps, step = len(model.operators), settings.steps, budget / settings.steps
+    after = {}
+    for k in range(n):
+        for i in range(k, n):
+            one = sums(model, range(k, i + 1), frozenset({k}))
+            after[k, i] = [math.inf] + [
+                one.fixed_recovery + one.replay * one.commit / (c * step - one.storing)
+                if c * step > one.storing
+                else math.inf
+                for c in range(1, steps + 1)
+            ]
+    table = [[0.0] * (steps + 1)] + [[math.inf] * (steps + 1) for _ in range(n)]
+    for i in range(1, n + 1):
+        for c in range(1, steps + 1):
+            for k in range(1, i + 1):
+                for spent in range(1, c + 1):
+                    table[i][c] = min(table[i][c], table[k - 1][c - spent] + after[k - 1, i - 1][spent])
+    return table[n][steps]
+
+
+def _tree_loops(model: Model, budget: float, settings: Settings) -> float:
+    """DP_rt*(CH_max, root) of Algorithm 2, eq. 3.5 and 3.6, with every split of the overhead among children."""
+    steps, step = settings.steps, budget / settings.steps
+    grid = [(j + 1) * settings.max_frequency / settings.frequencies for j in range(settings.frequencies)]
+
+    @functools.cache
+    def star(c: int, i: int) -> float:
+        return min(dp(c, i, f, 1)[0] for f in grid)
+
+    @functools.cache
+    def dp(c: int, i: int, f: float, inp: int) -> tuple[float, float]:
+        rate = model.operators[i].failure_rate
+        own = inp * model.fetches[i] / f + model.loads[i] + model.works[i] / f
+        left = math.floor((c * step - model.commits[i] * f - inp * model.stores[i]) / step + 1e-11)
+        if left < 0 or (not inp and not model.inputs[i]):
+            return math.inf, rate
+        best = (math.inf, rate)
+        for parts in itertools.product(range(left + 1), repeat=len(model.readers[i])):
+            if sum(parts) > left:
+                continue
+            total, failures = own * rate, rate
+            for k, part in zip(model.readers[i], parts, strict=True):
+                recovering, failing = dp(part, k, f, 0)
+                together = failing * own + recovering
+                if star(part, k) <= together:
+                    total += star(part, k)
+                else:
+                    total, failures = total + together, failures + failing
+            if total < best[0]:
+                best = (total, failures)
+        return best
+
+    return star(steps, 0)
 
 
 # -- drawn topologies

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -217,6 +218,15 @@ def test_a_pipeline_is_planned_run_and_watched_within_a_budget(tmp_path: Path) -
     again = shop.ask("run", "shop.py", "--budget", "0.9", "--epochs", "16", "--home", "home", "--json")["status"]
     assert again["epoch"] == 15
     assert Home(tmp_path / "home").known().plan == planned["plan"]
+
+    changed = shop.ask("plan", "shop.py", "--plan", "one", "--apply", "--home", "home", "--json")
+    assert changed["removed"]
+    shop.ask("run", "shop.py", "--epochs", "18", "--home", "home", "--json")
+    assert [s.operators for s in Home(tmp_path / "home").known().segments] == [
+        ("orders", "checked", "priced", "priced_files")
+    ]
+    files = pq.read_table(sorted((tmp_path / "home" / "out" / "priced_files").glob("*/*.parquet")))
+    assert sorted(files["price"].to_pylist()) == [2 * n for n in range(0, 1800, 2)]
 
     # Half of the rows pass the check, and not a hundredth, as the plan was told.
     change = next(one for one in status["drift"]["changes"] if one["segment"] == second["name"])

@@ -46,6 +46,7 @@ def operator(draw: st.DrawFn, name: str, ones: tuple[str, ...], fancy: bool) -> 
         cut=tuple(draw(st.lists(st.sampled_from(ones), unique=True))) if fancy and ones else (),
         every_epoch=draw(st.booleans()) if fancy else False,
         commit_cost=draw(st.sampled_from((None, 0.0, 0.05))) if fancy else None,
+        kept_size=draw(st.sampled_from((None, None, 0.5, 4.0))) if fancy else None,
     )
 
 

@@ -25,7 +25,7 @@ class Event:
 
     ``kind`` is one of: `run started`, `run resumed`, `run ended`, `restored`, `stop asked`, `task retry`,
     `executor lost`, `segment failed`, `segment restart`, `segment recovered`, `set aside`, `gave up`, `backup
-    failed`, `no task retries`.
+    failed`, `no task retries`, `plan changed`.
     """
 
     at: float

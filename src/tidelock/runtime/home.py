@@ -11,6 +11,7 @@ logs/<node>/               epoch logs, unless they are kept elsewhere
 checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
 dead/<segment>.<input>/    epochs that were set aside
+replanning/                a change of the plan that is under way
 backup.json                how far the copy is, if there is one
 """
 

@@ -146,7 +146,8 @@ def _check_plan(home: Home, new: Record, *, asked: bool) -> None:
     if [s.operators for s in old.segments] != [s.operators for s in new.segments]:
         hint = "leave --plan out to go on with the plan of this home" if asked else "its rules have changed"
         raise PlanError(
-            f"{home.root} was started with other segments, and their state is there: {hint}, or use a new home"
+            f"{home.root} was started with other segments, and their state is there: {hint}; `tidelock plan "
+            "--apply` changes the plan where state allows it, and a new home takes any plan"
         )
     moved = [s.log for s, t in zip(old.segments, new.segments, strict=True) if s.log != t.log]
     if moved:

@@ -44,6 +44,7 @@ from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.frames import DataFrame, SparkSession
 from tidelock.spark.leaves import streams_read
 from tidelock.spark.segments import Segments
+from tidelock.spark.source import log_offset
 from tidelock.topology import Plan, Segment
 
 
@@ -169,20 +170,18 @@ class _Replanning:
         """Where the sources of a segment's query stand when it has finished ``epoch``."""
         lags = {self._home.log(log): lag for log, lag in segment.inputs}
         read = streams_read(self._stream(segment))
-        return [_offset(EpochLog.open(url), lags[url], len(lags), epoch) for url in read if url is not None]
+        headers = {url: EpochLog.open(url).header for url in read if url is not None}
+        return [
+            log_offset(headers[url], lags[url], len(lags), start=epoch, epoch=epoch)
+            for url in read
+            if url is not None
+        ]
 
     def _stream(self, segment: SegmentRecord) -> DataFrame:
         return self._segments.stream(self._prepared.cutting.segment(segment.name))
 
     def _checkpoint(self, segment: str) -> Path:
         return Path(self._home.checkpoint(segment))
-
-
-def _offset(log: EpochLog, lag: int, together: int, epoch: Epoch) -> dict[str, Any]:
-    """The offset of `TidelockSource` behind ``epoch``, with nothing read."""
-    behind = {"lag": lag} if lag else {}
-    position = {"start": epoch, "epoch": epoch}
-    return {"tidelock": log.header.id, "name": log.header.name, "together": together, **behind, **position}
 
 
 # -- what changes
@@ -245,6 +244,5 @@ def _has_begun_more(home: Home, change: Transition, segment: SegmentRecord, epoc
 def _not_drained(home: Home, why: str) -> PlanError:
     return PlanError(
         f"{home.root} is not drained: {why}. To change its segments, run the pipeline with --epochs or stop it "
-        "without --now first, so that all of them end at the same epoch. If one takes several epochs per batch "
-        "and does not get there, apply a plan with 1 for it before"
+        "without --now first, so that all of them end at the same epoch"
     )

@@ -16,6 +16,7 @@ from tidelock.runtime.events import Event, Events
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.preparing import PlanLike, prepare, settle, stored_plan
+from tidelock.runtime.replanning_finish import finish
 from tidelock.runtime.status import running_status
 from tidelock.runtime.supervisor import Supervisor
 from tidelock.spark.frames import SparkSession
@@ -47,6 +48,7 @@ class Run:
         self._held.enter_context(home.held())
         home.drop_document("status")
         try:
+            finish(home)
             if backup is None and home.record() is not None:
                 release(home)
             self._events = Events(home, listener)

@@ -40,6 +40,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
+from tidelock.log.log import Header
 from tidelock.log.rounds import ALL_EPOCHS, Reading, Rounds
 from tidelock.spark.options import ReadOptions
 from tidelock.spark.schema import arrow_schema, check_selection, readable, select
@@ -168,6 +169,12 @@ class _LogReading:
             yield self._columns.marker(partition.marker_ms)
 
 
+def log_offset(header: Header, lag: int, together: int, **position: int | str) -> dict[str, Any]:
+    """A position in a log as Spark keeps it, for a query that reads so many logs together."""
+    behind = {"lag": lag} if lag else {}
+    return {"tidelock": header.id, "name": header.name, "together": together, **behind, **position}
+
+
 def _spread(pieces: Sequence[Piece], partitions: int) -> list[list[Piece]]:
     """Neighbouring parts grouped into about ``partitions`` tasks of equal size, none needlessly small."""
     total = sum(piece.part.bytes for piece in pieces)
@@ -284,10 +291,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._first
 
     def _offset(self, **position: int | str) -> dict[str, Any]:
-        header = self._log.header
-        together = len(self._options.together)
-        lag = {"lag": self._options.lag} if self._options.lag else {}
-        return {"tidelock": header.id, "name": header.name, "together": together, **lag, **position}
+        return log_offset(self._log.header, self._options.lag, len(self._options.together), **position)
 
     def _check_same_log(self, offset: dict[str, Any]) -> None:
         if offset["tidelock"] != self._log.header.id:

@@ -114,7 +114,7 @@ def _within(own: float, low: float, high: float, best: _Path, budget: float) -> 
         return own
     if high < math.inf:
         return math.sqrt(low * high) if low else high / 16
-    return 4 * low if low else math.sqrt(best.recovery(budget) / budget) if budget else 1.0
+    return 4 * low if low else math.sqrt(best.recovery(budget) / abs(budget)) if budget else 1.0
 
 
 def _walk(graph: Graph, last: Sequence[int]) -> _Path:

@@ -50,15 +50,13 @@ def least_overhead(model: Model) -> tuple[float, frozenset[int]]:
 
 def least_places(shape: Shape) -> frozenset[int]:
     """Where segments begin for the least overhead."""
-    forced = frozenset(place for place, one in enumerate(shape.status) if one == IN)
-    given = shape.model.head_frequency
-    if not given:
-        return forced
-    if shape.single:
-        return forced | _forest_cut(shape, given)
-    if sum(shape.heads) > 1 and shape.model.segment_cost and shape.status.count(OPEN) <= _IN_FULL:
+    status, given = shape.status, shape.model.head_frequency
+    if given and shape.single:
+        return _forest_cut(shape, given)
+    if given and sum(shape.heads) > 1 and shape.model.segment_cost and status.count(OPEN) <= _IN_FULL:
         return _in_full(shape)
-    return forced | _cut(shape, given)
+    sure = frozenset(at for at, one in enumerate(status) if one == IN or (one == OPEN and shape.store[at] < 0))
+    return sure | _cut(shape, given) if given else sure
 
 
 def _forest_cut(shape: Shape, given: float) -> frozenset[int]:
@@ -133,7 +131,7 @@ def _network(shape: Shape, given: float) -> tuple[Network, int, int]:
         join(place, end, given * shape.commit[place])
         if shape.heads[place]:
             join(start, place, math.inf)
-        if shape.status[place] != IN:
+        if shape.status[place] != IN and (shape.status[place] == OUT or shape.store[place] >= 0):
             front, back = size + place, 2 * size + place
             join(front, back, math.inf if shape.status[place] == OUT else shape.store[place])
             for one in (place, *inputs):

@@ -19,7 +19,7 @@ from tidelock.planning.exact.frequencies import Grid, grid, span
 from tidelock.planning.exact.relaxed import Marginals, Relaxation
 from tidelock.planning.exact.shape import IN, OUT
 
-_SAFE = 1 - 1e-11  # what rounding may take from a bound
+_ROUNDING = 1e-11  # what rounding may take from a bound, relatively
 _CELLS = 2_000_000  # at most so many rows times frequencies
 _POINTS = 40
 _ROUNDS = 12
@@ -45,12 +45,9 @@ class Prices:
         """Bounds of the recovery time."""
         found = self._relaxation(forest, self._price).marginals()
         credit = self._price * self._budget
+        safe = abs(found.least) * _ROUNDING + credit
         return Marginals(
-            found.least * _SAFE - credit,
-            found.inside * _SAFE - credit,
-            found.outside * _SAFE - credit,
-            found.columns * _SAFE - credit,
-            found.anchors,
+            found.least - safe, found.inside - safe, found.outside - safe, found.columns - safe, found.anchors
         )
 
     def _relaxation(self, forest: Forest, price: float) -> Relaxation:

@@ -29,14 +29,15 @@ class Shape:
 
     An operator that reads some inputs from a log although it is no anchor stores, fetches and replays that part in
     every plan; here it counts as a part of the work, and only the rest depends on the choice. One that reads all
-    inputs from a log begins a segment in any case: searches treat it as an anchor, and `anchors` leaves it out.
+    inputs from a log begins a segment in any case: searches treat it as an anchor, and `anchors` leaves it out
+    unless it stores less as one.
 
     Attributes:
         inputs: What each operator computes itself from, if it is no anchor.
         load: To load the state of each operator.
         commit: To store it.
         step: To process the input of a unit of time.
-        store: To store that input, if the operator is an anchor.
+        store: What storing that input costs more if the operator is an anchor; it can be less than 0.
         fetch: To read it again, if the operator is an anchor.
         fail: ρ.
         heads: Whose segment commits with the head frequency.
@@ -57,9 +58,23 @@ class Shape:
         self.load = model.loads
         self.commit = model.commits
         self.step = [work + part * one for work, part, one in zip(model.works, kept, model.fetches, strict=True)]
-        self.store = [whole - part for whole, part in zip(model.stores, model.keeps, strict=True)]
-        self.fetch = [(1 - part) * one for part, one in zip(kept, model.fetches, strict=True)]
-        self.stored = sum(model.keeps)
+        begun = {place for place, near in enumerate(self.inputs) if not near} - model.forced
+        self._spared = {
+            place
+            for place in begun
+            if model.operators[place].anchor is False or model.keeps[place] <= model.stores[place]
+        }
+        cheaper = begun - self._spared
+        least = [
+            whole if place in cheaper else part
+            for place, (whole, part) in enumerate(zip(model.stores, model.keeps, strict=True))
+        ]
+        self.stored = sum(least)
+        self.store = [0.0 if place in begun else one - least[place] for place, one in enumerate(model.stores)]
+        self.fetch = [
+            0.0 if place in begun else (1 - part) * one
+            for place, (part, one) in enumerate(zip(kept, model.fetches, strict=True))
+        ]
         self.fail = [one.failure_rate for one in model.operators]
         self.heads = [not one.inputs or one.every_epoch for one in model.operators]
         self.status = [
@@ -70,7 +85,7 @@ class Shape:
 
     def anchors(self, places: Iterable[int]) -> frozenset[int]:
         """The anchors of the plan that has ``places`` as the beginnings of its segments."""
-        return frozenset(place for place in places if self.inputs[place] or place in self.model.forced)
+        return frozenset(places) - self._spared
 
     def column(self, places: Iterable[int]) -> Bools:
         """The same as booleans."""
