@@ -1,8 +1,7 @@
-"""A pipeline to be planned: readings of sensors, of which the odd ones are looked up and counted.
+"""A pipeline to be planned: readings of sensors, of which the odd ones are counted.
 
-    tidelock profile examples/planned.py
-    tidelock plan examples/planned.py --budget 0.3 --explain
-    tidelock run examples/planned.py --budget 0.3 --epochs 20
+Measure it with `tidelock profile examples/planned.py`, plan it with `tidelock plan examples/planned.py --budget
+0.3 --explain`, and run it with `tidelock run examples/planned.py --budget 0.3 --epochs 20`.
 """
 
 from pyspark.sql import DataFrame, SparkSession

@@ -105,7 +105,7 @@ def _water(segments: Sequence[Sums], places: Sequence[int], left: float, bound: 
     found.update({place: bound for place in places if place not in found and segments[place].commit == 0})
     while True:
         rest = [place for place in places if place not in found]
-        weight = sum(math.sqrt(segments[place].commit * segments[place].replay) for place in rest)
+        weight = sum(math.sqrt(segments[place].commit) * math.sqrt(segments[place].replay) for place in rest)
         if not rest:
             return [found[place] for place in places]
         if left <= 0:
