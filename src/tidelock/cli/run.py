@@ -62,6 +62,7 @@ def _started(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, 
 def _planned(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, home: Home) -> PlanLike:
     """The plan within the budget; a home that has a plan keeps it."""
     if home.record() is not None:
+        print(f"tidelock: {home.root} keeps its plan; `tidelock plan --apply` changes it", file=sys.stderr)
         return None
     model = attributes(args.topology, pipeline, spark, quiet=args.json)
     planned = Planner.of(pipeline, spark).plan(model, args.budget)
