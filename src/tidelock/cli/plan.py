@@ -1,61 +1,31 @@
-"""`tidelock plan`: the segments that a pipeline is cut into, and why; with a budget, the best ones."""
+"""`tidelock plan`: of a pipeline, of a topology that is a file, or of Segment Backup's model."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
-from tidelock.cli.exits import BAD, GOOD
-from tidelock.cli.plan_segment_backup import answer_segment_backup
-from tidelock.cli.plan_tables import compared_table, planned_table, planned_text, reasons_table
-from tidelock.cli.plan_topology import more_facts, plan_topology, read_topology, settings_of
-from tidelock.cli.profile import measured_aside, topology_file
-from tidelock.cli.sessions import command_session
 from tidelock.errors import PlanError
-from tidelock.planning.answers import Compared, Reason, compare, explain, refusal
-from tidelock.planning.choosing import Infeasible
-from tidelock.planning.document import read_model, write_model
-from tidelock.planning.model import Model
-from tidelock.planning.pipelines import Planned, anchors_of
-from tidelock.runtime.home import Home
-from tidelock.runtime.loading import load
-from tidelock.runtime.pipeline import Pipeline
-from tidelock.runtime.planning import Planner
-from tidelock.runtime.preparing import PlanLike, prepare
-from tidelock.runtime.replanning import Replanned, replan
-from tidelock.spark.frames import SparkSession
-from tidelock.topology import Cutting, Plan, Segment, mermaid, svg, text
-
-_WIDTH_OF_FILES = 100
 
 
 def plan(args: argparse.Namespace) -> int:
-    """Answer `tidelock plan`.
+    """Answer `tidelock plan`; Spark is imported only where there is a pipeline.
 
     Raises:
         PipelineError: the pipeline cannot be.
         PlanError: an option is wrong, the plan does not fit, or (for people) no plan fits the budget.
     """
     if args.segment_backup is not None:
+        from tidelock.cli.plan_segment_backup import answer_segment_backup
+
         return answer_segment_backup(args.segment_backup, args.max_recovery_delay, args.json)
     _check(args)
     if args.file is None:
+        from tidelock.cli.plan_topology import plan_topology
+
         return plan_topology(args)
-    pipeline = load(args.file)
-    pipeline.topology()
-    # A sample needs all the cores that a run would have.
-    master = None if args.budget is not None else "local[1]"
-    with command_session(pipeline.name, args.conf, master=master, log=Path(os.devnull)) as spark:
-        if args.budget is None:
-            return _as_asked(args, pipeline, spark)
-        return _within_budget(args, pipeline, spark)
+    from tidelock.cli.plan_pipeline import plan_pipeline
+
+    return plan_pipeline(args)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -67,170 +37,3 @@ def _check(args: argparse.Namespace) -> None:
         raise PlanError("--plan says the plan and --budget asks for one: give one of them")
     if args.apply and (args.file is None or args.home is None):
         raise PlanError("--apply changes the plan of a home: name the pipeline and give --home DIR")
-
-
-# -- a plan that is given
-
-
-def _as_asked(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession) -> int:
-    if args.apply:
-        return _apply(args, pipeline, spark, args.plan or "one")
-    answer(prepare(pipeline, spark, args.plan).cutting, args)
-    return GOOD
-
-
-def _apply(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, wanted: PlanLike) -> int:
-    changed = replan(pipeline, spark, Home(args.home), wanted)
-    if args.json:
-        print(json.dumps(asdict(changed)))
-    else:
-        Console(highlight=False, soft_wrap=True).print(_changes(changed))
-    return GOOD
-
-
-def _changes(changed: Replanned) -> Text:
-    sizes = [
-        f"{name} takes {after} epochs a batch, not {before}"
-        for name, (before, after) in changed.epochs_per_batch.items()
-    ]
-    parts = [
-        f"{what}: {', '.join(names)}"
-        for what, names in (
-            ("new", changed.added),
-            ("changed", changed.changed),
-            ("gone", changed.removed),
-            ("as before", changed.kept),
-        )
-        if names
-    ]
-    return Text("; ".join([*parts, *sizes]) or "nothing changes")
-
-
-# -- a plan within a budget
-
-
-def _within_budget(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession) -> int:
-    planner = Planner.of(pipeline, spark)
-    model = attributes(args.topology, pipeline, spark, quiet=args.json)
-    try:
-        planned = planner.plan(model, args.budget, method=args.method, settings=settings_of(args))
-    except Infeasible as error:
-        if not args.json:
-            raise
-        print(json.dumps(refusal(args.budget, args.method, error)))
-        return BAD
-    if args.apply:
-        wanted = Plan.to_document(planned.cutting)
-        changed = _apply(args, pipeline, spark, wanted)
-        remember(Home(args.home), planned.model, args.budget)
-        return changed
-    reasons = (
-        explain(planned.model, args.budget, anchors_of(planned.model, planned.cutting)) if args.explain else []
-    )
-    rivals = compare(planned.model, args.budget, settings_of(args)) if args.compare else []
-    _tell(args, planned, reasons, rivals)
-    return GOOD
-
-
-def attributes(path: Path | None, pipeline: Pipeline, spark: SparkSession, *, quiet: bool) -> Model:
-    """The attributes in a file, or where `tidelock profile` puts them; measured now if there are none.
-
-    Raises:
-        PlanError: the file is wrong.
-    """
-    own = topology_file(pipeline)
-    if path is not None or own.exists():
-        return read_topology(path or own)
-    document = measured_aside(pipeline, spark, quiet=quiet)
-    own.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    return read_model(document)
-
-
-def remember(home: Home, model: Model, budget: float) -> None:
-    """Keep in a home what its plan was made from, so that a run can tell when that is no longer so."""
-    home.put_document("planned", {"budget": budget, "topology": write_model(model)})
-
-
-def _tell(args: argparse.Namespace, planned: Planned, reasons: list[Reason], rivals: list[Compared]) -> None:
-    if args.json:
-        found = {**facts(planned.cutting), **_figures(planned, args.budget)}
-        print(json.dumps({**found, **more_facts(reasons, rivals, planned.model)}))
-        return
-    answer(planned.cutting, args)
-    console = Console(highlight=False, markup=False)
-    console.print("")
-    console.print(planned_table(planned))
-    console.print(planned_text(planned, args.budget))
-    if reasons:
-        console.print("")
-        console.print(reasons_table(reasons))
-    if rivals:
-        console.print("")
-        console.print(compared_table(planned.model, rivals))
-
-
-def _figures(planned: Planned, budget: float) -> dict[str, Any]:
-    model = planned.model
-    anchors = {model.operators[place].name for place in anchors_of(model, planned.cutting)}
-    assert model.head_frequency is not None
-    return {
-        "feasible": True,
-        "method": planned.choice.method,
-        "budget": budget,
-        "overhead": planned.overhead,
-        "expected_recovery_time": planned.costs.recovery,
-        "gap": planned.choice.gap,
-        "segments": [
-            {
-                **asdict(segment),
-                "anchors": [name for name in segment.operators if name in anchors],
-                "frequency": model.head_frequency / segment.epochs_per_batch,
-            }
-            for segment in planned.cutting.segments
-        ],
-    }
-
-
-# -- cuttings
-
-
-def answer(cutting: Cutting, args: argparse.Namespace) -> None:
-    """Print what was asked for; a picture that has a file of its own is not printed as well."""
-    console = Console(highlight=False, soft_wrap=True)
-    if args.out is not None:
-        args.out.write_text(_picture(cutting, args.picture, _WIDTH_OF_FILES), encoding="utf-8")
-    if args.json:
-        print(json.dumps(facts(cutting)))
-    elif args.picture != "text" and args.out is None:
-        print(_picture(cutting, args.picture, console.width))
-    else:
-        console.print(Text(_picture(cutting, "text", console.width)))
-        for note in cutting.notes:
-            console.print(Text.assemble("\n", ("note", "yellow"), f"  {note}"))
-        if args.out is not None:
-            console.print(Text(f"\nthe picture is in {args.out}", style="dim"))
-
-
-def facts(cutting: Cutting) -> dict[str, Any]:
-    """A cutting as plain values; ``plan`` can be given back with `--plan`."""
-    return {
-        "pipeline": cutting.topology.name,
-        "segments": [asdict(segment) for segment in cutting.segments],
-        "cuts": [asdict(cut) for cut in cutting.cuts],
-        "notes": list(cutting.notes),
-        "plan": Plan.to_document(cutting),
-    }
-
-
-def _picture(cutting: Cutting, kind: str, width: int) -> str:
-    if kind == "mermaid":
-        return mermaid(cutting)
-    if kind == "svg":
-        return svg(cutting)
-    return text(cutting, width, {segment.name: _mark(segment) for segment in cutting.segments})
-
-
-def _mark(segment: Segment) -> str:
-    if segment.epochs_per_batch == 1:
-        return segment.mode
-    return f"{segment.mode} · {segment.epochs_per_batch} epochs a batch"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from tidelock.cli.exits import BAD, GOOD
-from tidelock.cli.plan import attributes, remember
+from tidelock.cli.plan_pipeline import attributes, remember
 from tidelock.cli.run_screens import Screen, screen_for
 from tidelock.cli.sessions import command_session
 from tidelock.cli.signals import Signals

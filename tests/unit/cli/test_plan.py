@@ -9,7 +9,7 @@ from tests.unit.cli.homes import cutting, topology
 
 from tidelock.cli import main
 from tidelock.cli.command import _parser
-from tidelock.cli.plan import answer, facts
+from tidelock.cli.plan_pipeline import answer, facts
 from tidelock.topology import Plan, cut, mermaid, svg
 
 
