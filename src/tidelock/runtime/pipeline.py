@@ -133,7 +133,7 @@ class Pipeline:
             mode: Spark's output mode: `append`, `update` (a row replaces an earlier one of its key), `complete`.
             anchor: True: its input is always kept in logs, so that it starts a segment; False: no cut is wanted
                 before it; None: the plan decides.
-            failure_rate: how often it is expected to fail, for the planner.
+            failure_rate: how often a day it is expected to fail, for the planner.
         """
         if function is None:
             return partial(self._operator, mode=mode, anchor=anchor, failure_rate=failure_rate)

@@ -27,7 +27,7 @@ class Node:
         inputs: The names of the nodes that it reads, in the order of its parameters.
         mode: The output mode of its rows, in Spark's words.
         anchor: True makes it read its inputs from logs, False keeps a plan from doing so, None leaves it open.
-        failure_rate: How often it is expected to fail, for the planner.
+        failure_rate: How often a day it is expected to fail, for the planner.
         subject: The public name of its log, if it is published.
         epochs_per_batch: How many epochs a sink wants to see at once.
     """
