@@ -51,7 +51,7 @@ def numbers(spark: SparkSession) -> DataFrame:
 
 
 def fragile(rows: DataFrame, switch: Path) -> DataFrame:
-    """The same rows through Python: every file in ``switch`` makes one attempt of the first task fail, and goes."""
+    """The same rows through Python: every file in ``switch`` makes one attempt of the first task fail."""
     first = first_failure(switch)
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
