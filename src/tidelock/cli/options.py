@@ -53,6 +53,17 @@ def add_budget(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_max_batch(command: argparse.ArgumentParser) -> None:
+    """Add the option that bounds how many epochs a planned batch takes."""
+    command.add_argument(
+        "--max-batch",
+        type=at_least(1),
+        default=4,
+        metavar="K",
+        help="plan no batch of more than K epochs, because results wait for their batch (default: 4)",
+    )
+
+
 def add_topology(command: argparse.ArgumentParser) -> None:
     """Add the option that says where measured attributes are."""
     command.add_argument(

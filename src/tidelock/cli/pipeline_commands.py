@@ -13,6 +13,7 @@ from tidelock.cli.options import (
     add_file,
     add_home,
     add_master,
+    add_max_batch,
     add_plan_option,
     add_settings,
     add_topology,
@@ -43,6 +44,7 @@ def _add_run(commands: Commands[Any]) -> None:
     run.add_argument("--log", metavar="URL", help="where its logs are kept (default: in the home)")
     add_plan_option(run)
     add_budget(run)
+    add_max_batch(run)
     add_topology(run)
     run.add_argument("--backup", metavar="URL", help="copy checkpoints and logs there while it runs")
     run.add_argument("--epochs", type=at_least(1), metavar="N", help="stop when N epochs have gone through")

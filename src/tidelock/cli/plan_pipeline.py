@@ -95,7 +95,9 @@ def _within_budget(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSes
     planner = Planner.of(pipeline, spark)
     model = attributes(args.topology, pipeline, spark, quiet=args.json)
     try:
-        planned = planner.plan(model, args.budget, method=args.method, settings=settings_of(args))
+        planned = planner.plan(
+            model, args.budget, max_batch=args.max_batch, method=args.method, settings=settings_of(args)
+        )
     except Infeasible as error:
         if not args.json:
             raise
@@ -104,7 +106,7 @@ def _within_budget(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSes
     if args.apply:
         wanted = Plan.to_document(planned.cutting)
         changed = _apply(args, pipeline, spark, wanted)
-        remember(Home(args.home), planned.model, args.budget)
+        remember(Home(args.home), planned.model, args.budget, args.max_batch)
         return changed
     reasons = (
         explain(planned.model, args.budget, anchors_of(planned.model, planned.cutting)) if args.explain else []
@@ -128,9 +130,9 @@ def attributes(path: Path | None, pipeline: Pipeline, spark: SparkSession, *, qu
     return read_model(document)
 
 
-def remember(home: Home, model: Model, budget: float) -> None:
+def remember(home: Home, model: Model, budget: float, max_batch: int) -> None:
     """Keep in a home what its plan was made from, so that a run can tell when that is no longer so."""
-    home.put_document("planned", {"budget": budget, "topology": write_model(model)})
+    home.put_document("planned", {"budget": budget, "max_batch": max_batch, "topology": write_model(model)})
 
 
 def _tell(args: argparse.Namespace, planned: Planned, reasons: list[Reason], rivals: list[Compared]) -> None:

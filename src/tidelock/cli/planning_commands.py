@@ -12,6 +12,7 @@ from tidelock.cli.options import (
     add_budget,
     add_file,
     add_master,
+    add_max_batch,
     add_plan_option,
     add_settings,
     add_topology,
@@ -37,6 +38,7 @@ def _add_plan(commands: Commands[Any]) -> None:
     add_plan_option(plan)
     add_topology(plan)
     add_budget(plan)
+    add_max_batch(plan)
     plan.add_argument("--method", choices=METHODS, default="exact", help="how to look for it (default: exact)")
     plan.add_argument("--explain", action="store_true", help="say of every operator why it is an anchor or not")
     plan.add_argument("--compare", action="store_true", help="ask every method that fits, too")

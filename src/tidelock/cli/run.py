@@ -65,8 +65,8 @@ def _planned(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, 
         print(f"tidelock: {home.root} keeps its plan; `tidelock plan --apply` changes it", file=sys.stderr)
         return None
     model = attributes(args.topology, pipeline, spark, quiet=args.json)
-    planned = Planner.of(pipeline, spark).plan(model, args.budget)
-    remember(home, planned.model, args.budget)
+    planned = Planner.of(pipeline, spark).plan(model, args.budget, max_batch=args.max_batch)
+    remember(home, planned.model, args.budget, args.max_batch)
     return Plan.to_document(planned.cutting)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelock.planning.choosing import METHODS, Choice, Infeasible, Settings, choose
+from tidelock.planning.choosing import METHODS, Choice, Infeasible, Settings, choose, spending
+from tidelock.planning.costs import contention
 from tidelock.planning.model import Model
 from tidelock.planning.sums import share, sums
 
@@ -134,11 +134,11 @@ def _told(then: float, now: float) -> str:
 
 
 def _best(model: Model, budget: float, anchors: frozenset[int]) -> float:
-    segments: Sequence[Any] = [sums(model, members, anchors) for members in model.segments(anchors)]
-    found = share(
-        segments,
-        budget + model.baseline,
-        max_frequency=model.max_frequency,
-        head_frequency=model.head_frequency,
+    segments = [sums(model, members, anchors) for members in model.segments(anchors)]
+    shared = [
+        share(segments, spent, max_frequency=model.max_frequency, head_frequency=model.head_frequency)
+        for spent in spending(model, budget)
+    ]
+    return min(
+        (contention(model, one.overhead) * one.recovery for one in shared if one is not None), default=math.inf
     )
-    return math.inf if found is None else found.recovery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelock.errors import PlanError
 from tidelock.planning.baselines import each_segment, one_segment
@@ -14,6 +14,7 @@ from tidelock.planning.model import Model
 from tidelock.planning.thesis import chain_dp, chain_dp_refined, tree_dp
 
 EXACT = "exact"
+_PARTS = (0.85, 0.7, 0.55, 0.42, 0.3, 0.2, 0.12, 0.07, 0.04, 0.02, 0.01)
 _Method = Callable[[Model, float, "Settings"], Configuration | Found | None]
 
 
@@ -86,9 +87,36 @@ def choose(model: Model, budget: float, method: str = EXACT, settings: Settings 
         PlanError: the method does not fit the topology.
     """
     check_budget(budget)
-    found = METHODS[method](model, budget + model.baseline, settings or Settings())
-    if found is None:
+    given = settings or Settings()
+    choices = [
+        choice
+        for spent in spending(model, budget)
+        if (choice := _found(model, METHODS[method](model, spent, given), method)) is not None
+    ]
+    if not choices:
         raise _infeasible(model, budget, method)
+    if model.capacity is None:
+        return choices[0]
+    best = min(choices, key=lambda choice: choice.costs.recovery)
+    return replace(best, gap=None)
+
+
+def spending(model: Model, budget: float) -> list[float]:
+    """What a plan may spend, baseline included, the most first.
+
+    More than the budget it must not. Where a recovery shares the machine, less may be better: a few steps down to
+    the least are tried.
+    """
+    most = budget + model.baseline
+    if model.capacity is None:
+        return [most]
+    least, _ = least_overhead(model)
+    return [most] + [least + part * (most - least) for part in _PARTS if most > least]
+
+
+def _found(model: Model, found: Configuration | Found | None, method: str) -> Choice | None:
+    if found is None:
+        return None
     if isinstance(found, Found):
         return Choice(method, found.configuration, costs(model, found.configuration), found.gap)
     return Choice(method, found, costs(model, found), None)

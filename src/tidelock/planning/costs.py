@@ -56,9 +56,22 @@ def costs(model: Model, configuration: Configuration) -> Costs:
             frequency = (configuration.own or {}).get(place, common)
             overheads[place] += _storing(model, place, frequency, place in anchors)
             recoveries[place] = _recovering(model, segment, place, anchors, frequency)
+    slower = contention(model, sum(overheads))
+    recoveries = [slower * time if time else 0.0 for time in recoveries]
     failures = [operator.failure_rate for operator in model.operators]
     expected = sum(rate * time for rate, time in zip(failures, recoveries, strict=True) if rate)
     return Costs(sum(overheads), expected, tuple(overheads), tuple(recoveries))
+
+
+def contention(model: Model, overhead: float) -> float:
+    """How many times longer a recovery takes because everything else goes on meanwhile.
+
+    What is left of the machine is what storing and processing leave, so a plan that stores much recovers slowly.
+    """
+    if model.capacity is None:
+        return 1.0
+    left = model.capacity - overhead - sum(model.works)
+    return model.capacity / left if left > 0 else float("inf")
 
 
 def _storing(model: Model, place: int, frequency: float, anchor: bool) -> float:

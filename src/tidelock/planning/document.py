@@ -6,11 +6,10 @@
      "operators": [{"name": "split", "inputs": [], "selectivity": 0.5, "processing_cost": 1e-5,
                     "state_size": 15000, "tuple_size": 1, "failure_rate": 0.1}]}
 
-Further fields are optional: of the file ``segment_cost``, ``restart_cost``, ``log_read_cost``,
-``state_load_cost``,
-``baseline``, ``max_frequency``, ``head_frequency`` and ``scope``; of an operator ``anchor``, ``input_rate``,
-``stored_size``, ``cut``, ``every_epoch`` and ``commit_cost``. `Model` and `Operator` say what they mean. What else
-there is, such as where a number comes from, is left alone.
+Further fields are optional. Of the file: ``segment_cost``, ``restart_cost``, ``log_read_cost``,
+``state_load_cost``, ``baseline``, ``capacity``, ``max_frequency``, ``head_frequency`` and ``scope``. Of an
+operator: ``anchor``, ``input_rate``, ``stored_size``, ``kept_size``, ``cut``, ``every_epoch`` and ``commit_cost``.
+`Model` and `Operator` say what they mean. What else there is, such as where a number comes from, is left alone.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ def read_model(fields: object) -> Model:
         restart_cost=_number(document, "restart_cost", "", 0.0),
         scope=_scope(document.get("scope", "path")),
         max_frequency=_frequency(document, "max_frequency"),
+        capacity=_optional(document, "capacity", ""),
         head_frequency=_frequency(document, "head_frequency"),
         baseline=_number(document, "baseline", "", 0.0),
         rates_of_storage=Rates(*(_optional(document, name, "") for name in _SLOPES)),
@@ -69,7 +69,7 @@ def write_model(model: Model) -> dict[str, Any]:
         found["baseline"] = model.baseline
     slopes = model.rates_of_storage
     found.update(zip(_SLOPES, (slopes.log_read, slopes.state_load), strict=True))
-    found.update(max_frequency=model.max_frequency, head_frequency=model.head_frequency)
+    found.update(max_frequency=model.max_frequency, head_frequency=model.head_frequency, capacity=model.capacity)
     found = {name: value for name, value in found.items() if value is not None}
     found["operators"] = [_written(operator) for operator in model.operators]
     return found

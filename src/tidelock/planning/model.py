@@ -76,6 +76,8 @@ class Model:
         scope: What restarts with an operator.
         max_frequency: No segment commits more often; None if there is no bound.
         head_frequency: How often the segments of `heads` commit; None leaves it to the planner.
+        capacity: The time that all work together may take per unit of time, where a recovery has to share the
+            machine with everything else; None if it has a machine for itself.
         baseline: The overhead that there is anyway, without any plan: the budget counts what comes on top.
         rates_of_storage: The slopes, where reading and writing cost differently.
         storage: Δ, if it is not linear. Only `costs` and the methods of the thesis can handle that.
@@ -89,6 +91,7 @@ class Model:
     scope: Scope = "path"
     max_frequency: float | None = None
     head_frequency: float | None = None
+    capacity: float | None = None
     baseline: float = 0.0
     rates_of_storage: Rates = Rates()
     storage: Callable[[float], float] | None = None

@@ -133,9 +133,17 @@ def plan_pipeline(
         found = Planned(model, cutting, choice, costs_of(model, cutting))
         blamed = _blamed(allowed, cutting, names) if found.overhead > budget * (1 + 1e-9) else frozenset()
         if not blamed:
-            return found
+            return _or_least(found, cut, budget)
         operators = (replace(one, anchor=False) if one.name in blamed else one for one in allowed.operators)
         allowed = replace(allowed, operators=tuple(operators))
+
+
+def _or_least(found: Planned, cut: CutFunction, budget: float) -> Planned:
+    """The plan, or no cuts at all where that is better: whole epochs may have cost more than cutting brought."""
+    cutting = cut(Plan.one())
+    least = replace(found, cutting=cutting, costs=costs_of(found.model, cutting))
+    better = least.costs.recovery < found.costs.recovery and least.overhead <= budget
+    return least if better else found
 
 
 def _blamed(model: Model, cutting: Cutting, anchors: frozenset[str]) -> frozenset[str]:
@@ -168,7 +176,7 @@ def _sizes(model: Model, cutting: Cutting, choice: Choice, budget: float, most: 
     counts = whole_epochs(
         [sums(model, members, anchors) for members in groups],
         [wanted[members[0]] for members in groups],
-        budget + model.baseline,
+        budget + model.baseline if model.capacity is None else choice.costs.overhead,
         model.head_frequency,
         most,
     )

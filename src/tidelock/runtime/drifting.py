@@ -19,18 +19,21 @@ from tidelock.topology import Cutting, Plan
 class Watch:
     """Looks at the gauges of a supervisor now and then."""
 
-    def __init__(self, prepared: Prepared, model: Model, budget: float) -> None:
+    def __init__(self, prepared: Prepared, model: Model, budget: float, max_batch: int) -> None:
         pipeline: Pipeline = prepared.pipeline
         self._cutting: Cutting = prepared.cutting
         self._planner = Planner(pipeline, prepared.cutting.topology, prepared.described)
         self._model = model
         self._budget = budget
+        self._max_batch = max_batch
 
     @classmethod
     def of(cls, prepared: Prepared, home: Home) -> Watch | None:
         """The watch of a home whose plan was made from attributes; None for any other."""
         planned = home.document("planned")
-        return None if planned is None else cls(prepared, read_model(planned["topology"]), planned["budget"])
+        if planned is None:
+            return None
+        return cls(prepared, read_model(planned["topology"]), planned["budget"], planned["max_batch"])
 
     def look(self, supervisor: Supervisor) -> dict[str, Any] | None:
         """What has changed and what the plan would be now, for the status document; None if nothing has."""
@@ -53,7 +56,7 @@ class Watch:
 
     def _now(self, model: Model) -> dict[str, Any]:
         try:
-            planned = self._planner.plan(model, self._budget)
+            planned = self._planner.plan(model, self._budget, max_batch=self._max_batch)
         except PlanError as error:
             return {"plan": None, "why": str(error)}
         document = Plan.to_document(planned.cutting)

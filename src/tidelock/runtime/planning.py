@@ -12,6 +12,9 @@ from tidelock.spark.describing import Described, describe_nodes
 from tidelock.spark.frames import SparkSession
 from tidelock.topology import Cutting, Plan, Topology, cut
 
+MAX_BATCH = 4
+"""The most epochs that a planned batch takes, if nothing else is said."""
+
 
 class Planner:
     """Plans one pipeline, as often as its attributes change."""
@@ -46,14 +49,23 @@ class Planner:
         return constrained(model, self.cut(Plan.one()), frozenset(batchwise))
 
     def plan(
-        self, model: Model, budget: float, *, method: str = EXACT, settings: Settings | None = None
+        self,
+        model: Model,
+        budget: float,
+        *,
+        max_batch: int = MAX_BATCH,
+        method: str = EXACT,
+        settings: Settings | None = None,
     ) -> Planned:
         """The plan within ``budget``: the share of time that it may cost more than one plain query.
+
+        No batch takes more than ``max_batch`` epochs: results wait for their batch.
 
         Raises:
             Infeasible: there is none.
             PlanError: the attributes are of another pipeline, or the method does not fit.
         """
+        most = min(max_batch, self._most)
         return plan_pipeline(
-            self.constrained(model), budget, self.cut, most=self._most, method=method, settings=settings
+            self.constrained(model), budget, self.cut, most=most, method=method, settings=settings
         )

@@ -34,6 +34,8 @@ ASSUMED_FAILURES = 1.0
 """Failures per day of an operator of which nothing is known."""
 _DAY = 86_400.0
 _SHORTEST = 1e-3
+_CAPACITY = 1.0
+"""Batches are timed alone, and a batch keeps the machine busy: together they take no more than all the time."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ def _document(
         scope="segment",
         max_frequency=frequency,
         head_frequency=frequency,
+        capacity=_CAPACITY,
         baseline=frequency * (machine.plain_commit + sum(operator.commit_cost or 0.0 for operator in operators)),
         rates_of_storage=Rates(machine.log_read, machine.state_load),
     )
@@ -248,6 +251,7 @@ def _document(
             "restart_cost": "measured: from the first failure of ten rows to their commit",
             "head_frequency": f"declared: an epoch every {pipeline.epoch}",
             "max_frequency": f"declared: an epoch every {pipeline.epoch}",
+            "capacity": "assumed: batches that are timed alone share one machine",
             "baseline": "measured: what a plain query spends on its batches and its state",
             "input_rate": "measured: rows of all sources per second",
         },
