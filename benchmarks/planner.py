@@ -1,6 +1,7 @@
 """How fast plans are found, what they are worth on drawn topologies, and how true they are on Spark.
 
-    python benchmarks/planner.py [times] [drawn] [large] [spark] [--topologies 1000] [--failures 4] [--pipelines chain tree] [--json]
+    python benchmarks/planner.py [times] [drawn] [large] [spark] [--topologies 1000] [--failures 4]
+                                 [--pipelines chain tree] [--json]
 
 times: exact against the methods of FastRecover at the sizes of the thesis, in one run (medians): as they are here,
        in arrays, and as the thesis writes them down, in loops.
