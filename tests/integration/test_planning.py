@@ -200,6 +200,7 @@ class Shop:
         return done.stderr if code else json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.chaos
 def test_a_pipeline_is_planned_run_and_watched_within_a_budget(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     planned = shop.ask("plan", "shop.py", "--budget", "0.5", "--json", "--explain", "--compare")
