@@ -78,8 +78,8 @@ def test_a_profile_has_what_the_operators_really_do(measured: dict[str, Any], si
     }
     assert [name for name, one in found.items() if one["state_size"] > 0] == ["counts"]
     assert all(one["tuple_size"] >= 8 for one in found.values())
-    # An epoch takes 300 ms, or longer where the machine is slow; never shorter.
-    assert 0 < found["numbers"]["input_rate"] < 1.2 * ROWS / 0.3
+    # An epoch takes 300 ms, or longer where the machine is slow; single ones follow faster when it catches up.
+    assert 0 < found["numbers"]["input_rate"] < 4 * ROWS / 0.3
     assert sinks == []
 
 
