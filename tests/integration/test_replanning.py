@@ -44,19 +44,19 @@ THREE = plan("numbers", "odd doubled", "counts keep_counts")
 
 @pytest.fixture
 def bench(place: Place) -> Bench:
-    made = Bench(place)
-    made.feed("numbers", [numbers(epoch) for epoch in range(EPOCHS)])
-    return made
+    return Bench(place)
 
 
-def numbers(epoch: int) -> list[dict[str, int]]:
-    return [{"id": epoch * ROWS + i, "key": i % 4} for i in range(ROWS)]
+def numbers(spark: SparkSession) -> DataFrame:
+    """The next numbers in every epoch, also when a query was stopped at a bad moment."""
+    made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("startTimestamp", 0)
+    return made.load().selectExpr("value AS id", f"value % {ROWS} % 4 AS key")
 
 
 def chain(bench: Bench) -> tuple[tidelock.Pipeline, Rows]:
     """numbers -> odd -> doubled -> counts, and what came out of it; only counts have state."""
     pipeline = tidelock.Pipeline("chain", epoch=EACH)
-    bench.source(pipeline, "numbers")
+    pipeline.source(numbers)
 
     @pipeline.operator
     def odd(numbers: DataFrame) -> DataFrame:
@@ -189,7 +189,6 @@ def test_epochs_per_batch_change_in_the_middle_of_everything(
     head, _ = status(home)["segments"]
     last = max(head["epoch"], half + 2)
     last += (last - half) % 2
-    bench.feed("numbers", [numbers(epoch) for epoch in range(EPOCHS, last + 1)])
     kept.pop(half, None)
     pipeline.run(spark, home.root, last_epoch=last)
     assert sorted(kept) == [*range(half), *range(half, last + 1, 2)], "the half-done batch as it was, then by two"
