@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tidelock.errors import PlanError
+from tidelock.planning.rounding import MAX_BATCH
+
 Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 
@@ -53,14 +56,24 @@ def add_budget(command: argparse.ArgumentParser) -> None:
     )
 
 
+def check_one_plan(args: argparse.Namespace) -> None:
+    """See that a plan is given or asked for, and not both.
+
+    Raises:
+        PlanError: it is.
+    """
+    if args.budget is not None and args.plan is not None:
+        raise PlanError("--plan says the plan and --budget asks for one: give one of them")
+
+
 def add_max_batch(command: argparse.ArgumentParser) -> None:
     """Add the option that bounds how many epochs a planned batch takes."""
     command.add_argument(
         "--max-batch",
         type=at_least(1),
-        default=4,
+        default=MAX_BATCH,
         metavar="K",
-        help="plan no batch of more than K epochs, because results wait for their batch (default: 4)",
+        help="plan no batch of more than K epochs, because results wait for their batch (default: %(default)s)",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tidelock.cli.options import check_one_plan
 from tidelock.errors import PlanError
 
 
@@ -33,7 +34,6 @@ def _check(args: argparse.Namespace) -> None:
         raise PlanError("name a pipeline (FILE.py), or a topology and a budget (--topology FILE --budget 0.1)")
     if args.budget is None and (args.explain or args.compare or args.method != "exact"):
         raise PlanError("--explain, --compare and --method are about a budget: add --budget 0.1, for example")
-    if args.budget is not None and args.plan is not None:
-        raise PlanError("--plan says the plan and --budget asks for one: give one of them")
+    check_one_plan(args)
     if args.apply and (args.file is None or args.home is None):
         raise PlanError("--apply changes the plan of a home: name the pipeline and give --home DIR")

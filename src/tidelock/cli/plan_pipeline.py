@@ -15,7 +15,7 @@ from rich.text import Text
 from tidelock.cli.exits import BAD, GOOD
 from tidelock.cli.plan_tables import compared_table, planned_table, planned_text, reasons_table
 from tidelock.cli.plan_topology import more_facts, read_topology, settings_of
-from tidelock.cli.profile import measured_aside, topology_file
+from tidelock.cli.profile import keep, measured_aside, topology_file
 from tidelock.cli.sessions import command_session
 from tidelock.planning.answers import Compared, Reason, compare, explain, refusal
 from tidelock.planning.choosing import Infeasible
@@ -126,7 +126,7 @@ def attributes(path: Path | None, pipeline: Pipeline, spark: SparkSession, *, qu
     if path is not None or own.exists():
         return read_topology(path or own)
     document = measured_aside(pipeline, spark, quiet=quiet)
-    own.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    keep(document, own)
     return read_model(document)
 
 

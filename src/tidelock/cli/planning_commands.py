@@ -20,6 +20,8 @@ from tidelock.cli.options import (
     seconds,
 )
 
+SAMPLE = 6
+"""How many epochs a profile looks at one by one, if nothing else is said."""
 METHODS = ("exact", "chain-dp", "chain-dp-refined", "tree-dp", "one-segment", "each-segment")
 
 
@@ -94,7 +96,11 @@ def _add_profile(commands: Commands[Any]) -> None:
         "--out", type=Path, metavar="FILE", help="where to write it (default: NAME.topology.json, here)"
     )
     profile.add_argument(
-        "--epochs", type=at_least(2), default=6, metavar="N", help="epochs to look at one by one (default: 6)"
+        "--epochs",
+        type=at_least(2),
+        default=SAMPLE,
+        metavar="N",
+        help="epochs to look at one by one (default: %(default)s)",
     )
     profile.add_argument(
         "--history", type=Path, metavar="HOME", help="take failure rates from what happened in this home"

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidelock.cli.exits import GOOD
+from tidelock.cli.planning_commands import SAMPLE
 from tidelock.cli.sessions import command_session
 from tidelock.planning.document import read_model
 from tidelock.planning.model import Model
@@ -24,8 +25,6 @@ from tidelock.runtime.loading import load
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.profiling import history, profile
 from tidelock.spark.frames import SparkSession
-
-SAMPLE = 6
 
 
 def answer_profile(args: argparse.Namespace) -> int:
@@ -42,7 +41,7 @@ def answer_profile(args: argparse.Namespace) -> int:
         command_session(pipeline.name, args.conf, master=args.master, log=folder / "spark.log") as spark,
     ):
         document = measured(pipeline, spark, folder, args.epochs, args.history, quiet=args.json)
-    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    keep(document, out)
     if args.json:
         print(json.dumps({"file": str(out), **document}))
     else:
@@ -53,6 +52,11 @@ def answer_profile(args: argparse.Namespace) -> int:
 def topology_file(pipeline: Pipeline) -> Path:
     """Where the attributes of a pipeline are looked for if nothing else is said."""
     return Path(f"{pipeline.name}.topology.json")
+
+
+def keep(document: dict[str, Any], path: Path) -> None:
+    """Write a topology file."""
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def measured(

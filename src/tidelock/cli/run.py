@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable
 
 from tidelock.cli.exits import BAD, GOOD
+from tidelock.cli.options import check_one_plan
 from tidelock.cli.plan_pipeline import attributes, remember
 from tidelock.cli.run_screens import Screen, screen_for
 from tidelock.cli.sessions import command_session
 from tidelock.cli.signals import Signals
-from tidelock.errors import BatchFailed, PlanError
+from tidelock.errors import BatchFailed
 from tidelock.runtime.events import Event
 from tidelock.runtime.home import Home
 from tidelock.runtime.loading import load
@@ -34,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         TidelockError: it cannot be started, or ended by something else than a segment's failure.
     """
-    if args.budget is not None and args.plan is not None:
-        raise PlanError("--plan says the plan and --budget asks for one: give one of them")
+    check_one_plan(args)
     pipeline = load(args.file)
     pipeline.topology()
     home = Home(args.home or f"{pipeline.name}.tidelock", args.log)

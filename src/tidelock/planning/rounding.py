@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from tidelock.planning.sums import Sums
 
+MAX_BATCH = 4
+"""The most epochs that a planned batch takes, if nothing else is said: results wait for their batch."""
+
 
 def whole_epochs(
     segments: Sequence[Sums], frequencies: Sequence[float], budget: float, epoch_frequency: float, most: int

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from tidelock.planning.choosing import EXACT, Settings
 from tidelock.planning.model import Model
 from tidelock.planning.pipelines import Planned, constrained, plan_pipeline
+from tidelock.planning.rounding import MAX_BATCH
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.spark.describing import Described, describe_nodes
 from tidelock.spark.frames import SparkSession
 from tidelock.topology import Cutting, Plan, Topology, cut
-
-MAX_BATCH = 4
-"""The most epochs that a planned batch takes, if nothing else is said."""
 
 
 class Planner:
