@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tidelock.errors import PlanError
 from tidelock.planning.document import read_model
-from tidelock.planning.drifting import Measured, drift
+from tidelock.planning.drifting import THRESHOLD, Drifted, Measured, drift
 from tidelock.planning.model import Model
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
@@ -26,6 +27,8 @@ class Watch:
         self._model = model
         self._budget = budget
         self._max_batch = max_batch
+        self._moved: list[tuple[str, str, int]] = []
+        self._told: dict[str, Any] = {}
 
     @classmethod
     def of(cls, prepared: Prepared, home: Home) -> Watch | None:
@@ -51,10 +54,20 @@ class Watch:
                 for c in changes
             ],
             "told": [str(change) for change in changes],
-            **self._now(model),
+            **self._now(changes, model),
         }
 
-    def _now(self, model: Model) -> dict[str, Any]:
+    def _now(self, changes: list[Drifted], model: Model) -> dict[str, Any]:
+        """The plan as it would be now; searched again only when something has moved by another threshold."""
+        moved = [
+            (c.segment, c.attribute, round(math.log(max(c.measured, 1.0) / max(c.planned, 1.0), THRESHOLD)))
+            for c in changes
+        ]
+        if moved != self._moved:
+            self._moved, self._told = moved, self._search(model)
+        return self._told
+
+    def _search(self, model: Model) -> dict[str, Any]:
         try:
             planned = self._planner.plan(model, self._budget, max_batch=self._max_batch)
         except PlanError as error:
