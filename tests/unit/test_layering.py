@@ -16,8 +16,8 @@ SRC = Path(__file__).parents[2] / "src"
 LEVELS = (
     {"errors"},
     {"epochs"},
-    {"topology", "planning", "recovery"},
-    {"log", "coordination", "spark"},
+    {"topology", "planning", "recovery", "redis"},
+    {"log", "coordination", "state", "spark"},
     {"alignment", "runtime", "simulation", "pyspark_tidelock"},
     {"cli", "dashboard", "lab", "__main__"},
 )
@@ -25,7 +25,8 @@ LEVELS = (
 SIDEWAYS = {
     "planning": {"topology"},
     "recovery": {"topology", "planning"},
-    "spark": {"log", "coordination"},
+    "state": {"log"},
+    "spark": {"log", "coordination", "state"},
     "runtime": {"alignment"},
     "simulation": {"alignment"},
     "cli": {"dashboard", "lab"},
@@ -37,7 +38,7 @@ NEVER = {"simulation": {"spark"}}
 VENDORS = {
     "pyspark": {"spark", "pyspark_tidelock"},
     "py4j": {"spark"},
-    "redis": {"log", "coordination"},
+    "redis": {"redis"},
     "kazoo": {"coordination"},
     "confluent_kafka": {"log"},
     "starlette": {"dashboard"},
@@ -53,6 +54,7 @@ PURE = (
     "topology",
     "planning",
     "recovery",
+    "redis.location",
     "log.window",
     "alignment.machine",
     "dashboard.view",
@@ -62,7 +64,7 @@ PURE_LIBRARY = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal", "difflib",
     "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json",
     "keyword", "math", "numbers", "numpy", "operator", "re", "reprlib", "statistics", "string", "textwrap",
-    "types", "typing",
+    "types", "typing", "urllib",
 }
 # fmt: on
 IMPURE_BUILTINS = {"open", "print", "input"}
@@ -217,7 +219,8 @@ GOOD_TREE = {
     "tidelock/planning/__init__.py": "from tidelock import topology\nfrom .cost import overhead",
     "tidelock/log/window.py": "from dataclasses import dataclass\nfrom tidelock import errors",
     "tidelock/log/files.py": "import os, time\nfrom .window import Window\nprint(open('x'))",
-    "tidelock/log/redis.py": "import redis",
+    "tidelock/redis/server.py": "import redis",
+    "tidelock/log/redis.py": "from tidelock.redis.server import connect",
     "tidelock/spark/source.py": "import pyspark.sql\nfrom tidelock.log.files import FileStore",
     "tidelock/runtime/supervisor.py": "from tidelock.alignment import machine",
     "tidelock/cli/__init__.py": "import tidelock.lab\nfrom tidelock import Pipeline",

@@ -1,0 +1,150 @@
+"""A connection to a Redis server, made once per process, and what its troubles mean for us.
+
+A server that may drop data when it is full is refused: nothing here can be fetched again from elsewhere. Commands
+that got no answer are sent again a few times, so whatever is sent outside of a transaction has to be idempotent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemoryError, RedisError, ResponseError
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from tidelock.errors import BackendUnavailable, PipelineError
+from tidelock.redis.location import Location
+
+Answer = TypeVar("Answer")
+
+_RETRIES = 3
+_NO_ROOM_PAUSE = 0.1
+_FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
+
+_clients: dict[Location, redis.Redis] = {}
+_connecting = threading.Lock()
+
+
+def connect(location: Location) -> redis.Redis:
+    """The client for the server of ``location``; one per process, safe for threads and after a fork.
+
+    Raises:
+        PipelineError: the server refuses us, or may drop data when it is full.
+        BackendUnavailable: it does not answer.
+    """
+    server = location.server
+    with _connecting:
+        if server not in _clients:
+            client = _client(server)
+            with translated(server):
+                _check_keeps_data(client, server)
+            _clients[server] = client
+        return _clients[server]
+
+
+def _client(server: Location) -> redis.Redis:
+    options: dict[str, Any] = {
+        "db": server.db,
+        "username": server.user,
+        "password": server.password,
+        "socket_timeout": server.timeout,
+        "socket_connect_timeout": server.timeout,
+        "protocol": 2,
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+    }
+    if server.tls:
+        options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}
+    if server.sentinel is None:
+        host, port = server.hosts[0]
+        return redis.Redis(host=host, port=port, **options)
+    waiting = {"socket_timeout": server.timeout, "socket_connect_timeout": server.timeout}
+    sentinels: Any = Sentinel
+    primary: redis.Redis = sentinels(server.hosts, sentinel_kwargs=waiting).master_for(server.sentinel, **options)
+    return primary
+
+
+def _check_keeps_data(client: redis.Redis, server: Location) -> None:
+    policy = dict(client.info("memory")).get("maxmemory_policy", "noeviction")
+    if str(policy).startswith("allkeys"):
+        raise PipelineError(
+            f"{server.shown}: this server may drop data when it is full (its maxmemory-policy is {policy}): set "
+            "it to noeviction, or use another server"
+        )
+
+
+@contextmanager
+def translated(location: Location) -> Iterator[None]:
+    """Say in our words what Redis raises inside.
+
+    Raises:
+        PipelineError: the user or the password is wrong, or may not do what is needed.
+        BackendUnavailable: no connection, no answer in time, no room, or the server cannot do it now.
+    """
+    try:
+        yield
+    except (AuthenticationError, NoPermissionError) as error:
+        raise PipelineError(f"{location.shown}: the server refuses this user or password ({error})") from error
+    except OutOfMemoryError as error:
+        raise BackendUnavailable(
+            f"{location.shown}: the server has no memory left, and nothing was changed. Give it more (maxmemory), "
+            "or let the readers of its logs catch up"
+        ) from error
+    except ResponseError as error:
+        if str(error).startswith(("NOAUTH", "WRONGPASS")):
+            raise PipelineError(f"{location.shown}: the server wants a user and a password ({error})") from error
+        raise BackendUnavailable(f"{location.shown}: the server cannot do this now ({error})") from error
+    except (RedisError, OSError) as error:
+        raise BackendUnavailable(
+            f"{location.shown}: the server does not answer ({_first_line(error)}). Start it, or see whether it "
+            "can be reached from here"
+        ) from error
+
+
+def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
+    """What ``write`` answers; while the server is full it is tried again, for as long as its timeout says.
+
+    Readers of logs make room meanwhile. Whoever still finds none fails, and is started again later.
+    """
+    deadline = time.monotonic() + location.timeout
+    while True:
+        try:
+            return write()
+        except OutOfMemoryError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_NO_ROOM_PAUSE)
+
+
+def share_used(location: Location) -> float:
+    """How much of the memory that the server may use is used; 0 if it has no limit.
+
+    Raises:
+        BackendUnavailable: the server does not answer.
+    """
+    with translated(location):
+        facts = dict(connect(location).info("memory"))
+    limit = int(facts.get("maxmemory", 0))
+    return int(facts["used_memory"]) / limit if limit else 0.0
+
+
+def check_copied(location: Location, copies: object) -> None:
+    """See that what WAIT has counted is enough.
+
+    Raises:
+        BackendUnavailable: fewer replicas than ``location`` wants have the data.
+    """
+    if int(str(copies)) < location.replicas:
+        raise BackendUnavailable(
+            f"{location.shown}: the data reached {copies} replicas within {location.timeout:g} s, and "
+            f"{location.replicas} are wanted. See that the replicas run, or lower `replicas`"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
