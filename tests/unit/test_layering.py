@@ -54,7 +54,6 @@ PURE = (
     "topology",
     "planning",
     "recovery",
-    "redis.location",
     "log.window",
     "alignment.machine",
     "dashboard.view",
@@ -64,7 +63,7 @@ PURE_LIBRARY = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal", "difflib",
     "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json",
     "keyword", "math", "numbers", "numpy", "operator", "re", "reprlib", "statistics", "string", "textwrap",
-    "types", "typing", "urllib",
+    "types", "typing",
 }
 # fmt: on
 IMPURE_BUILTINS = {"open", "print", "input"}
