@@ -23,7 +23,9 @@ from tidelock.redis.location import Location
 
 Answer = TypeVar("Answer")
 
-_RETRIES = 3
+RETRIES = 3
+"""How often what got no answer is sent again."""
+
 _NO_ROOM_PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
@@ -56,7 +58,7 @@ def _client(server: Location) -> redis.Redis:
         "socket_timeout": server.timeout,
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES),
     }
     if server.tls:
         options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}

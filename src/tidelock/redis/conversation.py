@@ -1,0 +1,100 @@
+"""Several commands over one connection, as WATCH, MULTI and WAIT want it; one round trip per question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from tidelock.redis.location import Location
+from tidelock.redis.server import RETRIES, connect, translated, with_room
+
+Answer = TypeVar("Answer")
+
+_FIRST_PAUSE = 0.05
+
+
+class Conversation:
+    """A connection that is ours alone for a while."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def ask(self, *commands: bytes) -> list[Any]:
+        """The answers to all these commands, which are sent together; the first that is an error is raised."""
+        if not commands:
+            return []
+        self._connection.send_packed_command([b"".join(commands)])
+        answers = [self._read() for _ in commands]
+        _raise_first(answers)
+        return answers
+
+    def ask_if_unchanged(self, changes: Iterable[bytes]) -> list[Any] | None:
+        """Carry out all ``changes`` or, if what was watched has changed, none of them: then the answer is None."""
+        queued = list(changes)
+        *_, answers = self.ask(_MULTI, *queued, _EXEC)
+        if answers is None:
+            return None
+        _raise_first(answers)
+        return list(answers)
+
+    def _read(self) -> Any:
+        try:
+            return self._connection.read_response()
+        except (ConnectionError, TimeoutError):
+            raise
+        except RedisError as error:  # the answer to one command: the others still follow
+            return error
+
+
+_MULTI = b"*1\r\n$5\r\nMULTI\r\n"
+_EXEC = b"*1\r\n$4\r\nEXEC\r\n"
+
+
+def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
+    """What ``work`` makes of a connection; if that breaks, or the server is full, it is done again from the start.
+
+    So ``work`` has to lead to the same end when it is repeated, whatever of it has happened already.
+
+    Raises:
+        BackendUnavailable: it did not work out in a few attempts.
+        PipelineError: the server refuses us.
+    """
+    with translated(location):
+        return with_room(location, lambda: _persistently(location, work))
+
+
+def _persistently(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
+    pause = _FIRST_PAUSE
+    for attempt in range(RETRIES + 1):
+        try:
+            with _conversation(location) as conversation:
+                return work(conversation)
+        except (ConnectionError, TimeoutError):
+            if attempt == RETRIES:
+                raise
+            time.sleep(pause)
+            pause *= 2
+    raise AssertionError("the last attempt returns or raises")
+
+
+@contextmanager
+def _conversation(location: Location) -> Iterator[Conversation]:
+    pool = connect(location).connection_pool
+    connection: Any = pool.get_connection()
+    try:
+        yield Conversation(connection)
+    except BaseException:
+        connection.disconnect()  # answers may be left in it, and a WATCH
+        raise
+    finally:
+        pool.release(connection)
+
+
+def _raise_first(answers: list[Any]) -> None:
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer

@@ -1,0 +1,5 @@
+"""Keyed state in a cache.
+
+`rows` and `cells` are the bytes, `fence` and `store` where they are kept, `aggregates` and `operator` what changes
+them, `snapshots` their durable copies.
+"""

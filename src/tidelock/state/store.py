@@ -1,0 +1,353 @@
+"""Cells in Redis: one hash for each bucket of keys, and beside them who may write and how far they have come.
+
+    <path>:header      what the state is of, as a sealed document
+    <path>:fence       who may write, and which epoch
+    <path>:done        the last epoch whose batch has written all its cells
+    <path>:b<bucket>   the cells, by the bytes of their keys
+    <path>:p<bucket>   versions that the snapshot under way still needs
+
+Crash points. A task's writes are one transaction that happens only if the fence is as it was when it read the
+cells. A batch that died in the middle leaves some cells with a newer version; the next attempt takes the older
+one. `done` is set when all tasks are through, on the server on which the batch has begun: a server that restarted
+in between may have lost what earlier tasks wrote, so the batch counts as failed.
+
+What a server loses is the end of its history (so it writes to its disk and to its replicas). So if `done` says
+epoch *n*, every cell is there as it was at *n*, or one batch later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import BackendUnavailable
+from tidelock.redis.conversation import Conversation, converse
+from tidelock.redis.location import Location, parse
+from tidelock.redis.server import check_copied
+from tidelock.state.bytes import Numbers
+from tidelock.state.fence import Fence
+from tidelock.state.wire import Group, command, commands
+
+Result = TypeVar("Result")
+
+BUCKETS = 256
+"""How many hashes hold the cells: so many that one can be read as a whole without keeping others waiting."""
+
+_LOADED_AT_ONCE = 50_000
+_UNWATCH = command("UNWATCH")
+_SERVER = command("INFO", "server")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Some keys, neighbours of one bucket together: their bytes, and the bucket of each."""
+
+    fields: pa.BinaryArray
+    buckets: Numbers
+
+    def groups(self, key: Callable[[int], str], wanted: Numbers | None = None) -> list[Group]:
+        """The runs of equal buckets; of ``wanted`` rows only, if given, counted among these."""
+        buckets = self.buckets if wanted is None else self.buckets[wanted]
+        if not len(buckets):
+            return []
+        cuts = np.flatnonzero(np.diff(buckets)) + 1
+        firsts = [0, *cuts.tolist()]
+        ends = [*cuts.tolist(), len(buckets)]
+        return [Group(key(int(buckets[f])), f, e) for f, e in zip(firsts, ends, strict=True)]
+
+
+@dataclass(frozen=True)
+class Writes:
+    """What a task writes: a cell for each of its keys, and versions that a snapshot would lose otherwise."""
+
+    cells: pa.BinaryArray
+    doomed: Numbers
+    """The places, among the keys, of the cells that lose such a version."""
+    saved: pa.BinaryArray
+    """These versions, as cells."""
+
+
+Compute = Callable[[Fence, pa.BinaryArray], tuple[Writes | None, Result]]
+"""From the fence and the cells of some keys to what is written, and a result."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Cells by the bytes of their keys."""
+
+    fields: pa.BinaryArray
+    cells: pa.BinaryArray
+
+    @classmethod
+    def of(cls, answer: Sequence[bytes]) -> Bucket:
+        """What HGETALL answered."""
+        return cls(pa.array(answer[::2], pa.binary()), pa.array(answer[1::2], pa.binary()))
+
+
+class CellStore:
+    """The state of one operator. Pickles; every process has its own connections. Thread-safe."""
+
+    def __init__(self, url: str) -> None:
+        self._location: Location = parse(url)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people."""
+        return self._location.shown
+
+    # -- documents
+
+    def header(self) -> bytes | None:
+        """What the state is of; None if there is no state."""
+        found: bytes | None = self._ask(command("GET", self._key("header")))
+        return found
+
+    def create(self, header: bytes) -> None:
+        """Begin with no cells. Whatever was there is gone."""
+        self.clear()
+        self._durably(command("SET", self._key("header"), header))
+
+    def done(self) -> Epoch:
+        """The last epoch whose batch has written all its cells."""
+        found = self._ask(command("GET", self._key("done")))
+        return BEFORE_FIRST if found is None else Epoch(int(found))
+
+    def fence(self) -> Fence | None:
+        """Who may write now; None if nobody ever has."""
+        found = self._ask(command("GET", self._key("fence")))
+        return None if found is None else Fence.decode(found)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        names = ["header", "fence", "done"]
+        buckets = [name for name in self._names() if name not in names]
+        for name in [*names, *buckets]:
+            self._ask(command("UNLINK", self._key(name)))
+
+    def _names(self) -> list[str]:
+        """The keys of this state, without what they begin with."""
+        start = self._key("")
+        pattern = "".join(f"[{c}]" if c in "*?[" else f"\\{c}" if c in "\\]^" else c for c in start) + "*"
+        found: list[str] = []
+        cursor = b"0"
+        while True:
+            cursor, keys = self._ask(command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))
+            found += [key.decode().removeprefix(start) for key in keys]
+            if cursor == b"0":
+                return sorted(set(found))
+
+    # -- the driver's side
+
+    def take_over(self, owner: str) -> Fence:
+        """Become the only one who may write; a snapshot that was under way is given up. Durable."""
+
+        def take(talk: Conversation) -> Fence:
+            while True:
+                data = self._watched(talk)
+                old = Fence(0, owner) if data is None else Fence.decode(data)
+                fresh = Fence(old.token + 1, owner, begun=old.begun)
+                if talk.ask_if_unchanged([self._set_fence(fresh), *self._drop_saved()]) is not None:
+                    self._copied(talk)
+                    return fresh
+
+        return converse(self._location, take)
+
+    def begin(self, fence: Fence, done: Epoch) -> str:
+        """Let the tasks of a batch write: from now on ``fence`` holds, of which the caller has the token.
+
+        ``done`` is how far the caller believes the cells to be. Returns which server it is.
+
+        Raises:
+            Fenced: a newer run has taken over.
+            BackendUnavailable: the server has lost something since the last batch.
+        """
+
+        def begin(talk: Conversation) -> str:
+            before = self._held(talk, fence.token)
+            server, found = talk.ask(_SERVER, command("GET", self._key("done")))
+            at = BEFORE_FIRST if found is None else int(found)
+            if at not in (done, fence.begun):  # the latter: the batch had been through, and is run again
+                raise self._lost(f"it is of epoch {at}, not of epoch {done}")
+            saved = [] if before.pinned == fence.pinned else self._drop_saved()
+            if talk.ask_if_unchanged([self._set_fence(fence), *saved]) is None:
+                raise self._lost("its fence has changed while a batch began")
+            return _run_id(server)
+
+        return converse(self._location, begin)
+
+    def end(self, fence: Fence, server: str) -> None:
+        """Say that all tasks of the batch have written, if all that was on one and the same ``server``.
+
+        When this returns as many replicas as wanted have it all.
+
+        Raises:
+            Fenced: a newer run has taken over.
+            BackendUnavailable: the server has restarted, or another one has taken over, since the batch began.
+        """
+
+        def end(talk: Conversation) -> None:
+            self._held(talk, fence.token)
+            (facts,) = talk.ask(_SERVER)
+            if _run_id(facts) != server:
+                raise self._lost(f"it restarted, or was replaced, while epoch {fence.begun} was computed")
+            if talk.ask_if_unchanged([command("SET", self._key("done"), fence.begun)]) is None:
+                raise self._lost("its fence has changed while a batch ended")
+            self._copied(talk)
+
+        converse(self._location, end)
+
+    def set_done(self, epoch: Epoch) -> None:
+        """Say that the cells, as they were loaded, are those of ``epoch``. Durable."""
+        self._durably(command("SET", self._key("done"), epoch))
+
+    # -- the tasks' side
+
+    def held(self, token: int, batch: int) -> Fence:
+        """The fence, as long as it lets the batch write.
+
+        Raises:
+            Fenced: a newer run has taken over, or the batch is over.
+            BackendUnavailable: the server does not answer, or has lost the state.
+        """
+        return self._checked(self._ask(command("GET", self._key("fence"))), token, batch)
+
+    def change(self, token: int, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
+        """Read the cells of ``keys``, compute, and write what comes out: all of it or nothing. Two round trips.
+
+        Raises:
+            Fenced: a newer run has taken over, or the batch is over.
+            BackendUnavailable: the server does not answer, is full, or has lost the state.
+        """
+
+        def change(talk: Conversation) -> Result:
+            groups = keys.groups(self._bucket)
+            data, *found = self._watched(talk, *commands("HMGET", groups, keys.fields))
+            fence = self._checked(data, token, batch)
+            cells = pa.array([cell for some in found for cell in some], pa.binary())
+            writes, result = compute(fence, cells)
+            if writes is None:
+                talk.ask(_UNWATCH)
+            elif talk.ask_if_unchanged(self._writes(keys, groups, writes)) is None:
+                self._checked(talk.ask(command("GET", self._key("fence")))[0], token, batch)
+                raise self._lost("its fence has changed while a task ran")
+            return result
+
+        return converse(self._location, change)
+
+    def _writes(self, keys: Keys, groups: list[Group], writes: Writes) -> Iterator[bytes]:
+        yield from commands("HSET", groups, keys.fields, writes.cells)
+        if len(writes.doomed):
+            saved = keys.groups(self._saved, writes.doomed)
+            yield from commands("HSET", saved, keys.fields.take(pa.array(writes.doomed)), writes.saved)
+
+    # -- whole buckets
+
+    def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
+        """All cells of a bucket, and the versions that were saved for the snapshot, as of one moment."""
+
+        def read(talk: Conversation) -> tuple[Bucket, Bucket]:
+            reads = [command("HGETALL", self._bucket(bucket)), command("HGETALL", self._saved(bucket))]
+            answers = talk.ask_if_unchanged(reads)
+            assert answers is not None  # nothing is watched
+            cells, saved = answers
+            return Bucket.of(cells), Bucket.of(saved)
+
+        return converse(self._location, read)
+
+    def load(self, keys: Keys, cells: pa.BinaryArray) -> None:
+        """Put cells into the store, whatever is there. For a state that nobody writes to."""
+        for first in range(0, len(cells), _LOADED_AT_ONCE):
+            some = Keys(keys.fields.slice(first, _LOADED_AT_ONCE), keys.buckets[first : first + _LOADED_AT_ONCE])
+            loaded = cells.slice(first, _LOADED_AT_ONCE)
+            self._ask_all([*commands("HSET", some.groups(self._bucket), some.fields, loaded)])
+
+    def drop(self, bucket: int, fields: pa.BinaryArray, cells: pa.BinaryArray) -> int:
+        """Remove cells that are still as given; how many. If the bucket changes meanwhile, none of them."""
+        key = self._bucket(bucket)
+        group = [Group(key, 0, len(fields))]
+
+        def drop(talk: Conversation) -> int:
+            _, found = talk.ask(command("WATCH", key), *commands("HMGET", group, fields))
+            same = np.flatnonzero([a == b for a, b in zip(found, cells.to_pylist(), strict=True)])
+            if not len(same):
+                talk.ask(_UNWATCH)
+                return 0
+            gone = [*commands("HDEL", [Group(key, 0, len(same))], fields.take(pa.array(same)))]
+            return 0 if talk.ask_if_unchanged(gone) is None else len(same)
+
+        return converse(self._location, drop) if len(fields) else 0
+
+    def read(self, keys: Keys) -> pa.BinaryArray:
+        """The cells of ``keys`` as they are now."""
+        found = self._ask_all([*commands("HMGET", keys.groups(self._bucket), keys.fields)])
+        return pa.array([cell for some in found for cell in some], pa.binary())
+
+    # -- what they share
+
+    def _ask(self, asked: bytes) -> Any:
+        return self._ask_all([asked])[0]
+
+    def _ask_all(self, asked: Sequence[bytes]) -> list[Any]:
+        return converse(self._location, lambda talk: talk.ask(*asked))
+
+    def _durably(self, asked: bytes) -> None:
+        def ask(talk: Conversation) -> None:
+            talk.ask(asked)
+            self._copied(talk)
+
+        converse(self._location, ask)
+
+    def _copied(self, talk: Conversation) -> None:
+        if self._location.replicas:
+            patience = int(self._location.timeout * 900)  # the connection itself gives up a little later
+            (copies,) = talk.ask(command("WAIT", self._location.replicas, patience))
+            check_copied(self._location, copies)
+
+    def _watched(self, talk: Conversation, *more: bytes) -> Any:
+        """The fence, which is watched from now on; with the answers to ``more``, if there are any."""
+        _, data, *answers = talk.ask(
+            command("WATCH", self._key("fence")), command("GET", self._key("fence")), *more
+        )
+        return (data, *answers) if more else data
+
+    def _held(self, talk: Conversation, token: int) -> Fence:
+        return self._checked(self._watched(talk), token, None)
+
+    def _checked(self, data: bytes | None, token: int, batch: int | None) -> Fence:
+        if data is None:
+            raise self._lost("it holds nothing of it any more")
+        fence = Fence.decode(data)
+        fence.check(self.shown, token, batch)
+        return fence
+
+    def _lost(self, what: str) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"{self.shown}: the server has lost some of this state: {what}. The operator starts again from what "
+            "is there, or from its newest snapshot"
+        )
+
+    def _set_fence(self, fence: Fence) -> bytes:
+        return command("SET", self._key("fence"), fence.encode())
+
+    def _drop_saved(self) -> Sequence[bytes]:
+        return [command("UNLINK", *(self._saved(bucket) for bucket in range(BUCKETS)))]
+
+    def _key(self, name: str) -> str:
+        return f"{self._location.path}:{name}"
+
+    def _bucket(self, bucket: int) -> str:
+        return self._key(f"b{bucket}")
+
+    def _saved(self, bucket: int) -> str:
+        return self._key(f"p{bucket}")
+
+
+def _run_id(facts: bytes) -> str:
+    """Which server this is, and which of its lives: the same answer only if nothing was lost in between."""
+    lines = (line.partition(b":") for line in facts.splitlines())
+    return next(value.decode() for name, _, value in lines if name == b"run_id")

@@ -1,0 +1,61 @@
+"""Commands for Redis with many arguments, written in Redis' own protocol without a loop over them.
+
+A client library spends about a microsecond per argument. Here Arrow writes all arguments at once, which is what
+makes one round trip for a whole partition worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelock.state.bytes import content
+
+_LINE = pa.scalar(b"\r\n")
+_SIZE = pa.scalar(b"$")
+_NOTHING = pa.scalar(b"")
+
+
+def command(*arguments: bytes | str | int) -> bytes:
+    r"""A command with few arguments.
+
+    >>> command("GET", "a")
+    b'*2\r\n$3\r\nGET\r\n$1\r\na\r\n'
+    """
+    encoded = [a if isinstance(a, bytes) else str(a).encode() for a in arguments]
+    return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%b\r\n" % (len(a), a) for a in encoded)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring arguments that go to the same key."""
+
+    key: str
+    first: int
+    end: int
+
+
+def commands(name: str, groups: list[Group], *columns: pa.BinaryArray) -> Iterator[bytes]:
+    """One command for each group: its name, the group's key, and the group's rows of ``columns``, row by row."""
+    if not groups:
+        return
+    joined = pc.binary_join_element_wise(*_arguments(columns), _NOTHING)
+    data, starts, lengths = content(joined)
+    for group in groups:
+        count = 2 + len(columns) * (group.end - group.first)
+        begin, end = int(starts[group.first]), int(starts[group.end - 1] + lengths[group.end - 1])
+        head = command(name, group.key)
+        yield b"*%d" % count + head[head.index(b"\r\n") :] + data[begin:end].tobytes()
+
+
+def _arguments(columns: tuple[pa.BinaryArray, ...]) -> Iterator[Any]:
+    for column in columns:
+        yield from (_SIZE, _text(pc.binary_length(column)), _LINE, column, _LINE)
+
+
+def _text(numbers: pa.Array) -> pa.Array:
+    return numbers.cast(pa.string()).cast(pa.binary())
