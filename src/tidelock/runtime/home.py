@@ -12,6 +12,8 @@ checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
 dead/<segment>.<input>/    epochs that were set aside
 replanning/                a change of the plan that is under way
+snapshots/<operator>/      snapshots of state that is in a cache
+identity                   the name of this home among all homes, for what it keeps elsewhere
 backup.json                how far the copy is, if there is one
 """
 
@@ -30,6 +32,7 @@ from typing import Any
 from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Shape
+from tidelock.redis.location import parse as location
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Record:
     segments: tuple[SegmentRecord, ...]
     subjects: Mapping[str, str]
     """The public names of logs, with their URLs."""
+    cache: str | None = None
+    """Where the state of operators is cached, if it is."""
 
     def segment(self, name: str) -> SegmentRecord:
         """The segment of that name."""
@@ -79,6 +84,7 @@ class Record:
                 "plan": self.plan,
                 "segments": segments,
                 "subjects": self.subjects,
+                "cache": self.cache,
             }
         )
 
@@ -100,24 +106,34 @@ class Record:
             )
             for s in fields["segments"]
         )
-        return cls(fields["pipeline"], fields["signature"], fields["plan"], segments, fields["subjects"])
+        return cls(
+            fields["pipeline"],
+            fields["signature"],
+            fields["plan"],
+            segments,
+            fields["subjects"],
+            fields.get("cache"),
+        )
 
 
 class Home:
     """A home directory; it is made when something is first put into it."""
 
-    def __init__(self, root: str | Path, logs: str | None = None) -> None:
+    def __init__(self, root: str | Path, logs: str | None = None, cache: str | None = None) -> None:
         self.root = Path(root).absolute()
         self._logs = logs
+        self.cache = cache
 
     def as_recorded(self) -> Home:
         """This home with its logs where an earlier run put them, unless another place was asked for."""
         record = self.record()
+        cache = self.cache or (record.cache if record else None)
         urls = [segment.log for segment in record.segments if segment.log] if record else []
         if self._logs is not None or not urls:
-            return self
+            return Home(self.root, self._logs, cache)
         base = urls[0].rpartition("/")[0]
-        return self if base == Home(self.root).log("").rstrip("/") else Home(self.root, base)
+        elsewhere = None if base == Home(self.root).log("").rstrip("/") else base
+        return Home(self.root, elsewhere, cache)
 
     # -- where things are
 
@@ -125,6 +141,30 @@ class Home:
         """The URL of a node's log."""
         base = self._logs.rstrip("/") if self._logs else f"file:{self.root}/logs"
         return f"{base}/{node}"
+
+    def state(self, operator: str) -> str:
+        """The URL of the cached state of an operator.
+
+        Raises:
+            PipelineError: nobody said where that is kept.
+        """
+        if self.cache is None:
+            raise PipelineError(
+                f"{operator} keeps its state in a cache: say where that is, with --cache "
+                "redis://host:6379/0/name or, in Python, cache=..."
+            )
+        return location(self.cache).under("state").under(operator).url
+
+    def snapshots(self, operator: str) -> str:
+        """The URL of the log that keeps the snapshots of an operator's cached state."""
+        return f"file:{self.root}/snapshots/{operator}"
+
+    def identity(self) -> str:
+        """What tells this home from all others; made when it is first asked for."""
+        file = self.root / "identity"
+        if not file.exists():
+            self._write("identity", uuid.uuid4().hex.encode(), durable=True)
+        return file.read_text(encoding="ascii")
 
     def checkpoint(self, segment: str) -> str:
         """The checkpoint directory of a segment."""

@@ -42,6 +42,7 @@ class Care:
     policy: Policy
     bound: Bound
     hang_after: float
+    snapshot_every: int
 
 
 class Pipeline:
@@ -53,9 +54,11 @@ class Pipeline:
         attempts: how often the same epoch may fail before it counts as poison.
         on_poison: what happens to a poison epoch: `stop` stops the pipeline and tells why; `dead-letter` sets the
             input of that epoch aside in a log of its own and goes on.
-        hang_after: after how many seconds a batch that does not end counts as failed.
-        max_pending_epochs: how many epochs that somebody has still to read a log may hold before its writer waits.
-        max_pending_bytes: the same in bytes.
+        hang_after: after how many seconds a batch that does not end counts as failed. max_pending_epochs: how
+        many epochs that somebody has still to read a log may hold before its writer waits. max_pending_bytes:
+        the same in bytes. snapshot_every: after how many epochs the state of an operator that is in a cache is
+        copied to the home. The
+            fewer, the less is computed again when the cache is lost, and the more is copied.
     """
 
     def __init__(
@@ -68,10 +71,15 @@ class Pipeline:
         hang_after: float = 600.0,
         max_pending_epochs: int = 100,
         max_pending_bytes: int = 1 << 30,
+        snapshot_every: int = 20,
     ) -> None:
         if on_poison not in ("stop", "dead-letter"):
             raise PipelineError(f"on_poison is {on_poison!r}: it must be 'stop' or 'dead-letter'")
-        for what, number in (("attempts", attempts), ("max_pending_epochs", max_pending_epochs)):
+        for what, number in (
+            ("attempts", attempts),
+            ("max_pending_epochs", max_pending_epochs),
+            ("snapshot_every", snapshot_every),
+        ):
             if number < 1:
                 raise PipelineError(f"{what} is {number}: it must be at least 1")
         self.name = check_name(name, "pipeline")
@@ -80,6 +88,7 @@ class Pipeline:
             Policy(attempts=attempts, on_poison="stop" if on_poison == "stop" else "dead-letter"),
             Bound(max_pending_epochs, max_pending_bytes),
             hang_after,
+            snapshot_every,
         )
         self._nodes: list[Node] = []
         self._feedback: dict[str, str] = {}
@@ -269,6 +278,7 @@ class Pipeline:
         home: str | Path,
         *,
         log: str | None = None,
+        cache: str | None = None,
         plan: PlanLike = None,
         backup: str | None = None,
         last_epoch: int | None = None,
@@ -279,6 +289,7 @@ class Pipeline:
             spark: a session; `tidelock.session` makes a fitting one.
             home: the directory that keeps its state; one home, one pipeline.
             log: the URL under which its logs are kept; the directory ``logs`` of the home if nothing is said.
+            cache: the URL under which operators made with `tidelock.keyed` keep their state. A home remembers it.
             plan: `one` (only the cuts that Spark forces), `each` (a segment for every operator), a plan's document
                 or the path of one. A home that has run keeps its plan.
             backup: the URL to which checkpoints and logs are copied while it runs.
@@ -290,7 +301,7 @@ class Pipeline:
         """
         from tidelock.runtime.run import Run
 
-        place = Home(home, log)
+        place = Home(home, log, cache)
         return Run(self, spark, place, plan=plan, backup=backup, last_epoch=last_epoch)
 
     def run(self, spark: SparkSession, home: str | Path, **more: Any) -> dict[str, Any]:

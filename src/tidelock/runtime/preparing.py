@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tidelock.errors import PipelineError, PlanError
+from tidelock.runtime.cached_gates import batches_needed
+from tidelock.runtime.caches import Caches, cached_segments
+from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.spark.describing import Described, describe_nodes
@@ -45,19 +48,23 @@ def prepare(pipeline: Pipeline, spark: SparkSession, plan: PlanLike = None) -> P
     return Prepared(pipeline, cut(topology, _plan(plan, topology), traits, dead_letters=dead_letters), described)
 
 
-def settle(prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool) -> Segments:
+def settle(
+    prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool, events: Events | None = None
+) -> Segments:
     """Make ``home`` the pipeline's home, or see that it is: its record, its logs.
 
     ``asked``: the plan was asked for, and is not only the default. Idempotent.
 
     Raises:
-        PipelineError: its logs are elsewhere.
+        PipelineError: its logs are elsewhere, or nobody said where the state of its operators is to be cached.
         PlanError: it was started there under another plan.
         SchemaMismatch: an operator has other columns than its log.
     """
     cutting = prepared.cutting
     record = _record(prepared, home)
     _check_plan(home, record, asked=asked)
+    every = prepared.pipeline.care.snapshot_every
+    cached = cached_segments(cutting, prepared.described, home)
     segments = Segments(
         spark=spark,
         cutting=cutting,
@@ -67,6 +74,8 @@ def settle(prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool) 
         places=home,
         epoch=prepared.pipeline.epoch,
         turns=threading.Semaphore(max(1, (os.cpu_count() or 1))),
+        caches=Caches(home, cached, every, events or Events(home)),
+        kept_batches=batches_needed(every),
     )
     segments.make_logs(prepared.pipeline.retention)
     home.remember(record)
@@ -123,7 +132,12 @@ def _record(prepared: Prepared, home: Home) -> Record:
     )
     subjects = {node.subject: home.log(node.name) for node in cutting.topology.nodes if node.subject}
     return Record(
-        cutting.topology.name, cutting.topology.signature(), Plan.to_document(cutting), segments, subjects
+        cutting.topology.name,
+        cutting.topology.signature(),
+        Plan.to_document(cutting),
+        segments,
+        subjects,
+        home.cache,
     )
 
 

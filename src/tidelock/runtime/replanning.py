@@ -25,6 +25,8 @@ from typing import Any
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError, PlanError
 from tidelock.log import EpochLog
+from tidelock.runtime.cached_gates import batches_needed
+from tidelock.runtime.caches import Caches
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.pipeline import Pipeline
@@ -112,6 +114,8 @@ class _Replanning:
             places=home,
             epoch=prepared.pipeline.epoch,
             turns=threading.Semaphore(1),
+            caches=Caches(home, {}, 1, Events(home)),
+            kept_batches=batches_needed(1),
         )
 
     def run(self) -> None:

@@ -56,7 +56,7 @@ class Run:
             stored = stored_plan(home, pipeline.topology())
             chosen = plan if plan is not None else stored
             self.prepared = prepare(pipeline, spark, chosen)
-            segments = settle(self.prepared, home, spark, asked=plan is not None)
+            segments = settle(self.prepared, home, spark, asked=plan is not None, events=self._events)
             last = None if last_epoch is None else Epoch(last_epoch)
             self._supervisor = Supervisor(segments, home, pipeline.care, self._events, last_epoch=last)
         except BaseException:

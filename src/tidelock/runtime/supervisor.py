@@ -371,3 +371,4 @@ class Supervisor:
             if query is not None and query.isActive:
                 with suppress(PySparkException):  # it cannot be interrupted, and ends with the process
                     query.stop()
+        self._segments.caches.close()

@@ -90,6 +90,13 @@ class Checkpoint:
         kept = self._numbers("offsets") & self._numbers("commits")
         return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
 
+    def planned(self) -> Epoch | None:
+        """The epoch at which the batch ends that was planned and not committed; None if there is none."""
+        newest = max(self._numbers("offsets"), default=None)
+        if newest is None or self.is_committed(newest):
+            return None
+        return self.offsets(newest).last_epoch(newest)
+
     def is_committed(self, batch: int) -> bool:
         """Whether Spark has finished the batch for good."""
         return batch in self._numbers("commits")

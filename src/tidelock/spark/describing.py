@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -19,8 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError, SchemaMismatch, TidelockError
+from tidelock.spark.keyed import Building, building
 from tidelock.spark.plans import examine
 from tidelock.spark.schema import check_fits, describe
+from tidelock.state.operator import Shape
 from tidelock.topology import Kind, Node, Topology, Traits
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -37,6 +39,8 @@ class Described:
     traits: Traits
     event_time: bool
     """A watermark is declared by it or by something before it."""
+    state: Shape | None = None
+    """What it keeps in a cache, if it does."""
 
 
 def describe_nodes(spark: SparkSession, topology: Topology, functions: Functions) -> dict[str, Described]:
@@ -61,15 +65,29 @@ def _describe(
     found: Mapping[str, Described],
 ) -> Described:
     inputs = {name: _stand_in(spark, _schema(topology, node, name, found)) for name in node.inputs}
-    stream = build(spark, node, function, inputs)
-    traits = examine(stream)
+    with building(None) as made:
+        stream = build(spark, node, function, inputs)
+    traits = _with_cache(examine(stream), made)
     if node.kind is Kind.OPERATOR:
         _check_mode(stream, node)
     _check_storable(stream, node)
     if node.name in topology.feedback:
         _check_feedback(stream, node, topology.feedback[node.name])
     before = any(found[name].event_time for name in topology.forward_inputs(node.name))
-    return Described(stream.schema, traits, traits.watermark or before)
+    return Described(stream.schema, traits, traits.watermark or before, made.shape)
+
+
+def _with_cache(traits: Traits, made: Building) -> Traits:
+    """The traits of an operator, which Spark's plan does not show as far as its state is in a cache."""
+    if made.shape is None:
+        return traits
+    return replace(
+        traits,
+        stateful=True,
+        cached=True,
+        event_time=traits.event_time or made.shape.expiry is not None,
+        function=traits.function or made.calls_function,
+    )
 
 
 def build(

@@ -22,6 +22,7 @@ _FOR_QUERIES = {
     # Code that cannot be interrupted must not keep whoever stops the query waiting for ever.
     "spark.sql.streaming.stopTimeout": "60s",
 }
+_KEEP_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _starting = threading.Lock()
 _INITIALIZING = "Initializing sources"
 _TOO_LATE = "Python worker failed to connect back"
@@ -36,15 +37,20 @@ def start_query(
     mode: str,
     name: str | None,
     trigger: dict[str, Any] | None,
+    keep_batches: int | None = None,
 ) -> StreamingQuery:
-    """Start a query that hands every batch to ``sink``, with the settings that epochs need."""
+    """Start a query that hands every batch to ``sink``, with the settings that epochs need.
+
+    ``keep_batches``: how many batches its checkpoint remembers, if it is not Spark's usual number.
+    """
     writer = stream.writeStream.outputMode(mode).foreachBatch(sink)
     writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
     if trigger is not None:
         writer = writer.trigger(**trigger)
-    with _lent_settings(stream.sparkSession):
+    remembering = {} if keep_batches is None else {_KEEP_BATCHES: str(keep_batches)}
+    with _lent_settings(stream.sparkSession, {**_FOR_QUERIES, **remembering}):
         return writer.start()
 
 
@@ -60,11 +66,11 @@ def came_too_late(query: StreamingQuery) -> bool:
 
 
 @contextmanager
-def _lent_settings(spark: SparkSession) -> Iterator[None]:
+def _lent_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     # A query copies its session's settings when it starts, so the user's own settings are only lent.
     with _starting:
-        before = {name: str(spark.conf.get(name)) for name in _FOR_QUERIES}
-        _set(spark, _FOR_QUERIES)
+        before = {name: str(spark.conf.get(name)) for name in settings}
+        _set(spark, settings)
         try:
             yield
         finally:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from tidelock.log import EpochLog, Retention
 from tidelock.spark.batches import Gate
 from tidelock.spark.describing import Described, Functions, build
+from tidelock.spark.keyed import StatePlace, building
 from tidelock.spark.options import Member
 from tidelock.spark.queries import came_too_late, start_query, wait_until_ready
 from tidelock.spark.reading import read_members
@@ -51,6 +52,27 @@ class Places(Protocol):
         """The file that is there while nothing more comes from the sources."""
 
 
+class OpenState(Protocol):
+    """The state in a cache of one operator, taken over for one run of its segment."""
+
+    @property
+    def place(self) -> StatePlace:
+        """Where its tasks find it."""
+
+    def gate(self, gate: Gate) -> Gate:
+        """The gate for batches that change it, around the one that they would pass otherwise."""
+
+
+class Caches(Protocol):
+    """What keeps state in caches."""
+
+    def open(self, segment: str) -> OpenState | None:
+        """Make the cached state of a segment ready for a new run; None if it has none."""
+
+    def close(self) -> None:
+        """Nothing more is going to be opened."""
+
+
 @dataclass(frozen=True)
 class Segments:
     """The segments of a pipeline, ready to be started on a session."""
@@ -66,6 +88,9 @@ class Segments:
     turns: threading.Semaphore
     """How many may start at the same time. Every log that is read costs a new Python process, and Spark gives up
     on one that is not there within ten seconds, so starting all at once would start none."""
+    caches: Caches
+    kept_batches: int
+    """How many batches Spark remembers of a segment with cached state, which may have to go back to a snapshot."""
 
     def make_logs(self, retention: Callable[[str], Retention]) -> dict[str, EpochLog]:
         """Make the logs that are not there yet; all of them, by the names of their nodes.
@@ -77,8 +102,13 @@ class Segments:
 
     def _make_log(self, node: str, retention: Retention) -> EpochLog:
         # Readers that start late are waited for: nothing goes before all of them have come.
-        readers = frozenset(segment.name for segment in self.cutting.readers(node))
-        retention = replace(retention, wait_for=readers)
+        segments = self.cutting.readers(node)
+        readers = {segment.name for segment in segments}
+        # What a snapshot of cached state has not seen yet is needed to rebuild that state.
+        snapshots = {
+            snapshot_cursor(segment.name) for segment in segments if cached_operator(segment, self.described)
+        }
+        retention = replace(retention, wait_for=frozenset(readers | snapshots))
         described = self.described[node]
         return make_log(
             self.places.log(node),
@@ -100,20 +130,26 @@ class Segments:
             PipelineError: one of its functions cannot be built.
         """
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", segment.name)
+        state = self.caches.open(segment.name)
+        gate = gate if state is None else state.gate(gate)
+        place = None if state is None else state.place
         for _ in range(_PATIENCE):
             with self.turns:
-                query = self._start(segment, gate, trigger)
+                query = self._start(segment, gate, trigger, place)
                 wait_until_ready(query)
             if not came_too_late(query):
                 break
         return query
 
-    def _start(self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None) -> StreamingQuery:
+    def _start(
+        self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None, state: StatePlace | None
+    ) -> StreamingQuery:
         return start_query(
-            self.stream(segment),
+            self.stream(segment, state),
             self._sink(segment, gate),
             checkpoint=self.places.checkpoint(segment.name),
             mode=segment.mode,
+            keep_batches=None if state is None else self.kept_batches,
             name=f"{self.cutting.topology.name}.{segment.name}",
             trigger=trigger or {"processingTime": self.epoch if segment.is_head else "0 seconds"},
         )
@@ -126,12 +162,13 @@ class Segments:
 
     # -- the DataFrames
 
-    def stream(self, segment: Segment) -> DataFrame:
-        """What the query of ``segment`` computes."""
+    def stream(self, segment: Segment, state: StatePlace | None = None) -> DataFrame:
+        """What the query of ``segment`` computes; ``state`` is where its cached state is, if it has any."""
         streams = self._inputs(segment)
         for name in segment.operators:
             if name != segment.sink:
-                streams[name] = self._apply(segment, name, streams)
+                with building(state):
+                    streams[name] = self._apply(segment, name, streams)
         return streams[segment.operators[-1] if segment.sink is None else self._fed_by(segment.sink)]
 
     def _inputs(self, segment: Segment) -> dict[str, DataFrame]:
@@ -162,6 +199,17 @@ class Segments:
     def _needs_ticks(self) -> bool:
         heads = [segment for segment in self.cutting.segments if segment.is_head]
         return len(heads) > 1 or bool(self.cutting.topology.back_edges)
+
+
+def cached_operator(segment: Segment, described: Mapping[str, Described]) -> str | None:
+    """The operator of a segment that keeps its state in a cache, if there is one."""
+    kept = (name for name in segment.operators if name in described and described[name].state is not None)
+    return next(kept, None)
+
+
+def snapshot_cursor(segment: str) -> str:
+    """The consumer of a log that the snapshots of a segment's cached state are."""
+    return f"{segment}.snapshot"
 
 
 def _ticks(spark: SparkSession, schema: StructType) -> DataFrame:

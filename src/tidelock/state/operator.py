@@ -70,8 +70,10 @@ class CachedOperator:
         self._values = shape.value_codec()
         self._change = change
 
-    def process(self, batch: int, rows: pa.Table) -> pa.Table:
+    def process(self, batch: int, rows: pa.Table) -> pa.Table | None:
         """The output for ``rows``, all that batch ``batch`` has for some keys; their state is changed.
+
+        None if there is no row that counts.
 
         Raises:
             Fenced: the batch is over, or a newer run has taken over; nothing was written.
@@ -79,6 +81,8 @@ class CachedOperator:
         """
         if self._shape.expiry is not None:
             rows = self._on_time(rows, batch, self._shape.expiry)
+        if not rows.num_rows:
+            return None
         keys, groups, first = self._grouped(rows)
 
         def compute(fence: Fence, stored: pa.BinaryArray) -> tuple[Writes | None, pa.Table]:

@@ -107,10 +107,12 @@ class CellStore:
         found: bytes | None = self._ask(command("GET", self._key("header")))
         return found
 
-    def create(self, header: bytes) -> None:
-        """Begin with no cells. Whatever was there is gone."""
-        self.clear()
-        self._durably(command("SET", self._key("header"), header))
+    def create(self, header: bytes, done: Epoch) -> None:
+        """Say that the cells that are there are the state at the end of ``done``. Durable.
+
+        The header comes last: without it there is no state, whatever else there is.
+        """
+        self._durably(command("SET", self._key("done"), done), command("SET", self._key("header"), header))
 
     def done(self) -> Epoch:
         """The last epoch whose batch has written all its cells."""
@@ -123,7 +125,7 @@ class CellStore:
         return None if found is None else Fence.decode(found)
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything, the header first."""
         names = ["header", "fence", "done"]
         buckets = [name for name in self._names() if name not in names]
         for name in [*names, *buckets]:
@@ -200,10 +202,6 @@ class CellStore:
             self._copied(talk)
 
         converse(self._location, end)
-
-    def set_done(self, epoch: Epoch) -> None:
-        """Say that the cells, as they were loaded, are those of ``epoch``. Durable."""
-        self._durably(command("SET", self._key("done"), epoch))
 
     # -- the tasks' side
 
@@ -295,9 +293,9 @@ class CellStore:
     def _ask_all(self, asked: Sequence[bytes]) -> list[Any]:
         return converse(self._location, lambda talk: talk.ask(*asked))
 
-    def _durably(self, asked: bytes) -> None:
+    def _durably(self, *asked: bytes) -> None:
         def ask(talk: Conversation) -> None:
-            talk.ask(asked)
+            talk.ask(*asked)
             self._copied(talk)
 
         converse(self._location, ask)

@@ -20,12 +20,14 @@ class Traits:
         event_time: Its state follows a watermark.
         function: Its state is kept by a user's function (transformWithState, applyInPandasWithState).
         watermark: Its own code declares a watermark.
+        cached: Its state is in a cache and not in Spark.
     """
 
     stateful: bool = False
     event_time: bool = False
     function: bool = False
     watermark: bool = False
+    cached: bool = False
 
     @property
     def event_time_state(self) -> bool:

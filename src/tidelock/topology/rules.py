@@ -156,6 +156,27 @@ def _foreign_watermark(question: Question, segment: Segment) -> Iterator[Fault]:
                 yield name, f"Spark has one watermark per query, and {name} would have to wait for that of {clock}"
 
 
+def _state_beside_a_cache(question: Question, segment: Segment) -> Iterator[Fault]:
+    """Rule 10: an operator with its state in a cache is the only one in its segment that keeps state.
+
+    Its segment can then go back to whatever epoch the cache, or a snapshot of it, is at.
+    """
+    stateful = [name for name in segment.operators if question.trait(name).stateful]
+    for earlier, later in combinations(stateful, 2):
+        if question.trait(earlier).cached or question.trait(later).cached:
+            yield (
+                earlier,
+                f"{earlier} and {later} both keep state, and one of them in a cache, alone in its segment",
+            )
+
+
+def _source_before_a_cache(question: Question, segment: Segment) -> Iterator[Fault]:
+    """Rule 11: an operator with its state in a cache reads logs, from which it takes the same epochs again."""
+    cached = [name for name in segment.operators if question.trait(name).cached]
+    for name in segment.sources if cached else ():
+        yield name, f"{cached[0]} keeps its state in a cache, so it reads {name} from a log, to take epochs again"
+
+
 def _source_beside_log(question: Question, segment: Segment) -> Iterator[Fault]:
     """Rule 5: a segment reads sources or logs, never both."""
     if segment.inputs:
@@ -171,5 +192,7 @@ RULES: tuple[Callable[[Question, Segment], Iterator[Fault]], ...] = (
     _state_after_a_function,
     _two_functions,
     _foreign_watermark,
+    _state_beside_a_cache,
+    _source_before_a_cache,
     _source_beside_log,
 )

@@ -1,0 +1,128 @@
+"""The gate of a segment whose state is in a cache: around every batch, the cache is told that it begins and ends.
+
+A batch begins in the cache before its first task and ends after its last, before Spark commits it. So the cache
+is never behind what is committed, unless a server has lost something. When a snapshot is due, the epoch that is
+done is pinned as the next batch begins, and a snapshot is taken while batches go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.spark.batches import Gate, Work
+from tidelock.state.fence import Fence
+from tidelock.state.store import CellStore
+
+TakeSnapshot = Callable[[Epoch, int], "Future[None]"]
+"""Start to take a snapshot of an epoch, under a watermark."""
+
+_MOST_BATCHES_BEHIND = 50
+"""How many batches a snapshot may be late before batches wait for it: Spark forgets old batches."""
+_SPARKS_OWN = 100
+
+
+def batches_needed(every: int) -> int:
+    """How many batches a checkpoint has to remember, so that it can always go back to the newest snapshot.
+
+    >>> batches_needed(20), batches_needed(400)
+    (100, 902)
+    """
+    return max(_SPARKS_OWN, 2 * (every + _MOST_BATCHES_BEHIND) + 2)
+
+
+@dataclass
+class SnapshotSchedule:
+    """When a snapshot is due, and how far the newest one is. For one run of a segment."""
+
+    every: int
+    take: TakeSnapshot
+    newest: Epoch
+    """The epoch of the newest snapshot, or the one at which the run began to count."""
+    batches: int = 0
+    """How many batches have begun since."""
+    pinned: Epoch | None = None
+    under_way: Future[None] | None = None
+
+    def pin(self, done: Epoch) -> Epoch | None:
+        """The epoch to be pinned while the next batch runs, if any; waits if snapshots are far behind."""
+        self.batches += 1
+        if self.under_way is not None and self.batches > self.every + _MOST_BATCHES_BEHIND:
+            self.under_way.exception()
+        if self.under_way is not None and self.under_way.done():
+            if self.under_way.exception() is None and self.pinned is not None:
+                self.newest, self.batches = self.pinned, 0
+            self.pinned = self.under_way = None
+        if self.pinned is None and done > BEFORE_FIRST and done - self.newest >= self.every:
+            self.pinned = done
+        return self.pinned
+
+    def begun(self, watermark_ms: int) -> None:
+        """The batch has begun, and what is pinned stays as it is."""
+        if self.pinned is not None and self.under_way is None:
+            self.under_way = self.take(self.pinned, watermark_ms)
+
+
+class CachedGate:
+    """Wraps the gate of one run of a segment."""
+
+    def __init__(
+        self,
+        inner: Gate,
+        store: CellStore,
+        fence: Fence,
+        done: Epoch,
+        schedule: SnapshotSchedule,
+        watermark: Callable[[int], int],
+    ) -> None:
+        self._inner = inner
+        self._store = store
+        self._fence = fence
+        self._done = done
+        self._schedule = schedule
+        self._watermark = watermark
+        self._server = ""
+
+    def enter(self, work: Work) -> None:
+        """Enter the inner gate, then let the tasks of the batch change the state.
+
+        Raises:
+            Stopped: the segment is to end before this batch.
+            Fenced: a newer run has taken the state over.
+            BackendUnavailable: the cache does not work, or has lost something.
+        """
+        self._inner.enter(work)
+        try:
+            watermark = self._watermark(work.batch)
+            self._fence = replace(
+                self._fence,
+                batch=work.batch,
+                begun=work.covers.last,
+                watermark=watermark,
+                pinned=self._schedule.pin(self._done),
+            )
+            self._server = self._store.begin(self._fence, self._done)
+            self._schedule.begun(watermark)
+        except BaseException as failure:
+            self._inner.leave(failure)
+            raise
+
+    def leave(self, failure: BaseException | None) -> None:
+        """Say that all of the batch is in the cache; if that fails, the batch has failed.
+
+        Raises:
+            Fenced: a newer run has taken the state over.
+            BackendUnavailable: the cache does not work, or has lost something.
+        """
+        if failure is not None:
+            self._inner.leave(failure)
+            return
+        try:
+            self._store.end(self._fence, self._server)
+            self._done = Epoch(self._fence.begun)
+        except BaseException as broken:
+            self._inner.leave(broken)
+            raise
+        self._inner.leave(None)

@@ -1,0 +1,249 @@
+"""State in caches, for a pipeline that runs: made ready before a segment starts, and copied while it runs.
+
+`tidelock.recovery.cached` decides from where a segment goes on; here that is carried out. The cache comes first,
+then the checkpoint is put back, so that whatever is interrupted is found again as a cache that is behind its
+checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import PipelineError
+from tidelock.log import EpochLog
+from tidelock.log.sealed import seal, unseal
+from tidelock.recovery import Link, Unrecoverable
+from tidelock.recovery.cached import CacheFound, Resume, Way, resume
+from tidelock.runtime.cached_gates import CachedGate, SnapshotSchedule
+from tidelock.runtime.events import Events
+from tidelock.runtime.home import Home
+from tidelock.runtime.rolling_back import roll_back
+from tidelock.spark.batches import Gate
+from tidelock.spark.checkpoint import Checkpoint
+from tidelock.spark.describing import Described
+from tidelock.spark.keyed import StatePlace
+from tidelock.spark.segments import cached_operator, snapshot_cursor
+from tidelock.state.fence import Fence
+from tidelock.state.operator import Shape
+from tidelock.state.snapshots import Snapshots
+from tidelock.state.store import BUCKETS, CellStore
+from tidelock.topology import Cutting
+
+
+@dataclass(frozen=True)
+class CachedSegment:
+    """A segment with an operator whose state is in a cache."""
+
+    name: str
+    operator: str
+    shape: Shape
+    inputs: tuple[tuple[str, int], ...]
+    """The URLs of the logs that it reads, and their lags."""
+
+
+def cached_segments(cutting: Cutting, described: Mapping[str, Described], home: Home) -> dict[str, CachedSegment]:
+    """The segments of a pipeline that keep state in a cache, by name.
+
+    Raises:
+        PipelineError: there are some, and it was not said where their state is to be kept.
+    """
+    found = {}
+    for segment in cutting.segments:
+        operator = cached_operator(segment, described)
+        if operator is not None:
+            shape = described[operator].state
+            assert shape is not None  # that is what makes it a cached one
+            home.state(operator)
+            inputs = tuple((home.log(read.log), read.lag) for read in segment.inputs)
+            found[segment.name] = CachedSegment(segment.name, operator, shape, inputs)
+    return found
+
+
+class Caches:
+    """The cached state of a running pipeline, operator by operator. Thread-safe."""
+
+    def __init__(self, home: Home, segments: Mapping[str, CachedSegment], every: int, events: Events) -> None:
+        self._home = home
+        self._segments = segments
+        self._every = every
+        self._events = events
+        # One snapshot at a time: they are not urgent, and the machine has other things to do.
+        self._workers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelock snapshot")
+
+    def open(self, segment: str) -> OpenedState | None:
+        """Make the state of a segment that is about to start what its checkpoint says; None if it has none.
+
+        If the cache has lost something, the segment's checkpoint is put back as far as that takes.
+
+        Raises:
+            PipelineError: the state belongs to somebody else.
+            Unrecoverable: the state is lost, and can neither be loaded nor computed again.
+            BackendUnavailable: the cache does not work.
+        """
+        cached = self._segments.get(segment)
+        if cached is None:
+            return None
+        opened = OpenedState(self._home, cached, self._every, self._events, self._workers)
+        opened.prepare()
+        return opened
+
+    def close(self) -> None:
+        """Finish the snapshot that is under way, and take no more."""
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+
+class OpenedState:
+    """The state of one operator, taken over for one run of its segment."""
+
+    def __init__(
+        self, home: Home, cached: CachedSegment, every: int, events: Events, workers: ThreadPoolExecutor
+    ) -> None:
+        self._home = home
+        self._cached = cached
+        self._every = every
+        self._events = events
+        self._workers = workers
+        self._url = home.state(cached.operator)
+        self._store = CellStore(self._url)
+        self._snapshots = Snapshots(home.snapshots(cached.operator))
+        self._checkpoint = Checkpoint(None, home.checkpoint(cached.name))
+        self._fence = Fence(0, "")
+        self._done = BEFORE_FIRST
+
+    @property
+    def place(self) -> StatePlace:
+        """Where its tasks find it."""
+        return StatePlace(self._url, self._fence.token)
+
+    def gate(self, gate: Gate) -> Gate:
+        """The gate for batches that change the state."""
+        newest = max(self._snapshots.epochs(), default=self._done)
+        schedule = SnapshotSchedule(self._every, self._snapshot, newest)
+        return CachedGate(
+            gate,
+            self._store,
+            self._fence,
+            self._done,
+            schedule,
+            lambda b: self._checkpoint.offsets(b).watermark_ms,
+        )
+
+    # -- before a run
+
+    def prepare(self) -> None:
+        """Bring cache and checkpoint together, and take the state over."""
+        self._hold_logs()
+        found = self._found()
+        try:
+            going_on = resume(found)
+        except Unrecoverable as lost:
+            raise Unrecoverable(
+                f"the state of {self._cached.operator} in {self._store.shown} is lost: {lost}"
+            ) from lost
+        self._bring_back(found, going_on)
+        self._done = going_on.epoch
+        self._fence = self._store.take_over(f"a run of {self._cached.name} in {self._home.root}")
+
+    def _found(self) -> CacheFound:
+        committed = self._checkpoint.committed()
+        position = max(committed.values(), default=BEFORE_FIRST)
+        from_nothing = [] if self._snapshots.epochs() or not self._logs_are_whole() else [BEFORE_FIRST]
+        return CacheFound(
+            committed=position,
+            planned=self._checkpoint.planned(),
+            safe=frozenset([*committed.values(), *from_nothing]),
+            cached=self._cached_epoch(),
+            snapshots=frozenset(self._snapshots.epochs()),
+            oldest=BEFORE_FIRST if from_nothing else self._oldest(),
+        )
+
+    def _cached_epoch(self) -> Epoch | None:
+        header = self._store.header()
+        if header is None:
+            return None
+        owner, same = unseal(
+            header, self._store.shown, lambda f: (f["home"], f["shape"] == _described(self._cached.shape))
+        )
+        if owner != self._home.identity():
+            raise PipelineError(
+                f"{self._store.shown} holds the state of another home: give this one another place with "
+                "--cache, or remove what is there"
+            )
+        if not same:
+            raise PipelineError(
+                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: "
+                "give the pipeline a new home"
+            )
+        return self._store.done()
+
+    def _bring_back(self, found: CacheFound, going_on: Resume) -> None:
+        header = seal({"home": self._home.identity(), "shape": _described(self._cached.shape)})
+        keys = None
+        if going_on.way is Way.BEGIN:
+            self._store.clear()
+            self._store.create(header, BEFORE_FIRST)
+        elif going_on.way is Way.LOAD:
+            keys = self._snapshots.load(going_on.epoch, self._store, header)
+        if going_on.epoch < found.committed:
+            roll_back(self._home, self._cached.name, going_on.epoch)
+            loaded = "" if keys is None else f"{keys} keys were loaded from a snapshot and "
+            text = f"{loaded}epochs {going_on.epoch + 1} to {found.committed} are taken again"
+            self._events.add("state lost", self._cached.name, text, going_on.epoch)
+
+    # -- the logs that it would have to read again
+
+    def _hold_logs(self) -> None:
+        """Keep what would be needed without the cache, from now on."""
+        for log, _ in self._logs():
+            if log.cursor(snapshot_cursor(self._cached.name)) is None:
+                log.move_cursor(snapshot_cursor(self._cached.name), _head(log))
+
+    def _release_logs(self, epoch: Epoch) -> None:
+        for log, lag in self._logs():
+            log.move_cursor(snapshot_cursor(self._cached.name), Link(log.url, lag).position(epoch))
+
+    def _logs_are_whole(self) -> bool:
+        """Whether the logs still hold everything since this segment first started."""
+        return all(
+            _head(log) <= (log.cursor(snapshot_cursor(self._cached.name)) or BEFORE_FIRST)
+            for log, _ in self._logs()
+        )
+
+    def _oldest(self) -> Epoch:
+        return max((Epoch(_head(log) + lag) for log, lag in self._logs()), default=BEFORE_FIRST)
+
+    def _logs(self) -> list[tuple[EpochLog, int]]:
+        return [(EpochLog.open(url), lag) for url, lag in self._cached.inputs]
+
+    # -- while it runs
+
+    def _snapshot(self, epoch: Epoch, watermark_ms: int) -> Future[None]:
+        return self._workers.submit(self._take_snapshot, epoch, watermark_ms)
+
+    def _take_snapshot(self, epoch: Epoch, watermark_ms: int) -> None:
+        try:
+            self._snapshots.take(self._store, self._cached.shape, epoch, watermark_ms)
+            self._release_logs(epoch)
+        except Exception as error:
+            self._events.add("snapshot failed", self._cached.name, f"of epoch {epoch}: {error}", epoch)
+            raise
+
+
+def _described(shape: Shape) -> str:
+    """The columns of a state, and how they are kept."""
+    keys, values = shape.key_codec().schema, shape.value_codec().schema
+    return f"{_columns(keys)} -> {_columns(values)} in {BUCKETS}"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _head(log: EpochLog) -> Epoch:
+    ranges = log.ranges()
+    return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
