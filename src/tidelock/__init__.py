@@ -25,9 +25,11 @@ from tidelock.errors import (
 if TYPE_CHECKING:
     from tidelock.log import EpochLog, Retention
     from tidelock.runtime.pipeline import Pipeline
+    from tidelock.spark.keyed import keyed
     from tidelock.spark.reading import read_log, read_logs
     from tidelock.spark.session import SETTINGS, session
     from tidelock.spark.sink import write_log
+    from tidelock.state import aggregates
 
 __all__ = [
     "SETTINGS",
@@ -45,6 +47,8 @@ __all__ = [
     "SchemaMismatch",
     "TidelockError",
     "UnsupportedFormat",
+    "aggregates",
+    "keyed",
     "read_log",
     "read_logs",
     "session",
@@ -56,6 +60,8 @@ _HOMES = {
     "Pipeline": "tidelock.runtime.pipeline",
     "Retention": "tidelock.log",
     "SETTINGS": "tidelock.spark.session",
+    "aggregates": "tidelock.state",
+    "keyed": "tidelock.spark.keyed",
     "read_log": "tidelock.spark.reading",
     "read_logs": "tidelock.spark.reading",
     "session": "tidelock.spark.session",

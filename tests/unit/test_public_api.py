@@ -23,6 +23,8 @@ def test_the_public_names_are_these_and_sorted_and_there() -> None:
         "SchemaMismatch",
         "TidelockError",
         "UnsupportedFormat",
+        "aggregates",
+        "keyed",
         "read_log",
         "read_logs",
         "session",
