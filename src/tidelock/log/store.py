@@ -17,7 +17,7 @@ from typing import BinaryIO, NewType, TypeVar
 import pyarrow as pa
 
 from tidelock.epochs import EpochRange
-from tidelock.errors import PipelineError
+from tidelock.errors import Fenced, PipelineError
 
 Token = NewType("Token", int)
 """A fencing token: it grows with every writer that takes the log over."""
@@ -29,6 +29,12 @@ class LogStore(ABC):
     """The bytes of one epoch log. Pickles, so that executors can open it."""
 
     url: str
+    """What opens the log, on any machine that can reach it."""
+
+    @property
+    def shown(self) -> str:
+        """The URL for people: without a password."""
+        return self.url
 
     # -- documents
 
@@ -110,6 +116,14 @@ class LogStore(ABC):
         """
 
 
+def fenced(shown: str, owner: str) -> Fenced:
+    """What a writer is told that is no longer the newest one."""
+    return Fenced(
+        f"{shown}: {owner} has taken this log over; this run must stop and has written nothing. Two runs of one "
+        "query at a time are the usual cause"
+    )
+
+
 Factory = Callable[[str], LogStore]
 
 _factories: dict[str, Factory] = {}
@@ -118,6 +132,25 @@ _factories: dict[str, Factory] = {}
 def register_store(scheme: str, factory: Factory) -> None:
     """Make ``factory`` answer for URLs of ``scheme``."""
     _factories[scheme] = factory
+
+
+def join_url(base: str, name: str) -> str:
+    """The URL of the log ``name`` below ``base``; options of the base stay behind the path.
+
+    >>> join_url("file:/data/logs/", "words"), join_url("redis://host/0/trending?replicas=1", "words")
+    ('file:/data/logs/words', 'redis://host/0/trending/words?replicas=1')
+    """
+    path, question, options = base.partition("?")
+    return f"{path.rstrip('/')}/{name}{question}{options}"
+
+
+def last_name(url: str) -> str:
+    """The last part of the path of a URL.
+
+    >>> last_name("redis://host/0/trending/words?replicas=1")
+    'words'
+    """
+    return url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
 def open_store(url: str) -> LogStore:

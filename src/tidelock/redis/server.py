@@ -53,7 +53,8 @@ def _client(server: Location) -> redis.Redis:
         "db": server.db,
         "username": server.user,
         "password": server.password,
-        "socket_timeout": server.timeout,
+        # The server itself waits for replicas as long as the timeout says, before it answers.
+        "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
         "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
