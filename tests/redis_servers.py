@@ -109,6 +109,21 @@ class RedisServer:
             self._data.mkdir()
         self.start()
 
+    def follow(self, primary: RedisServer) -> None:
+        """Make it a replica, and wait until it has caught up."""
+        with self.client() as client:
+            client.replicaof(HOST, primary.port)
+        self.await_link()
+
+    def await_link(self) -> None:
+        """Wait until this replica has caught up with its primary."""
+        with self.client() as client:
+            eventually(
+                lambda: dict(client.info("replication")).get("master_link_status") == "up",
+                "the replica has caught up",
+                patience=20,
+            )
+
     def pause(self) -> None:
         """Let it hang: connections stay, and nothing is answered."""
         assert self._process is not None
@@ -132,7 +147,7 @@ class RedisServers:
 
         It keeps nothing on disk unless it is told to, and listens only with TLS if it has certificates.
         """
-        given = {"save": '""', "appendonly": "no", **options}
+        given = {"save": '""', "appendonly": "no", "repl_diskless_sync_delay": "0", **options}
         lines = [f"{name.replace('_', '-')} {value}" for name, value in given.items()]
         if tls is None:
             lines.append("port {port}")
@@ -143,13 +158,8 @@ class RedisServers:
 
     def replica(self, primary: RedisServer, **options: str) -> RedisServer:
         """A replica that has caught up with ``primary``."""
-        made = self.start(replicaof=f"{HOST} {primary.port}", repl_diskless_sync_delay="0", **options)
-
-        def linked() -> bool:
-            with made.client() as client:
-                return client.info("replication")["master_link_status"] == "up"
-
-        eventually(linked, "the replica has caught up", patience=20)
+        made = self.start(replicaof=f"{HOST} {primary.port}", **options)
+        made.await_link()
         return made
 
     def sentinel(self, primary: RedisServer) -> RedisServer:
