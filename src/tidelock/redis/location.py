@@ -103,8 +103,8 @@ def parse(url: str) -> Location:
         tls=parts.scheme == "rediss",
         user=unquote(user) or None,
         password=unquote(password) or None,
-        replicas=int(_number(url, "replicas", options.get("replicas", "0"))),
-        timeout=_number(url, "timeout", options.get("timeout", "5")),
+        replicas=_replicas(url, options.get("replicas", "0")),
+        timeout=_timeout(url, options.get("timeout", "5")),
         sentinel=options.get("sentinel"),
         files=tuple(sorted((name, options[name]) for name in ("ca", "cert", "key") if name in options)),
     )
@@ -139,14 +139,19 @@ def _host(url: str, text: str, default: int) -> tuple[str, int]:
     return name, int(port)
 
 
-def _number(url: str, name: str, text: str) -> float:
+def _replicas(url: str, text: str) -> int:
+    if not text.isdecimal():
+        raise PipelineError(f"{_masked(url)}: replicas is {text!r}: it must be a whole number, not below 0")
+    return int(text)
+
+
+def _timeout(url: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = -1.0
-    whole = name != "replicas" or number == int(number)
-    if number < 0 or not whole or (name == "timeout" and number == 0):
-        raise PipelineError(f"{_masked(url)}: {name} is {text!r}: it must be a number, not below 0")
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise PipelineError(f"{_masked(url)}: timeout is {text!r}: it must be a number of seconds above 0")
     return number
 
 
