@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, NewType, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -142,6 +143,26 @@ def join_url(base: str, name: str) -> str:
     """
     path, question, options = base.partition("?")
     return f"{path.rstrip('/')}/{name}{question}{options}"
+
+
+def parent_url(url: str) -> str:
+    """The base from which `join_url` makes ``url``.
+
+    >>> parent_url("redis://host/0/trending/words?replicas=1")
+    'redis://host/0/trending?replicas=1'
+    """
+    path, question, options = url.partition("?")
+    return f"{path.rstrip('/').rpartition('/')[0]}{question}{options}"
+
+
+def place(url: str) -> str:
+    """Where a log is, without how it is reached: neither who asks nor any option.
+
+    >>> place("redis://me:secret@host/0/words?timeout=2") == place("redis://host/0/words")
+    True
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def last_name(url: str) -> str:

@@ -30,6 +30,7 @@ from typing import Any
 from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Shape
+from tidelock.runtime.log_places import LogPlaces, LogsLike
 
 
 @dataclass(frozen=True)
@@ -106,25 +107,24 @@ class Record:
 class Home:
     """A home directory; it is made when something is first put into it."""
 
-    def __init__(self, root: str | Path, logs: str | None = None) -> None:
+    def __init__(self, root: str | Path, logs: LogsLike = None) -> None:
         self.root = Path(root).absolute()
-        self._logs = logs
+        self.places = LogPlaces.of(logs, f"file:{self.root}/logs")
 
     def as_recorded(self) -> Home:
         """This home with its logs where an earlier run put them, unless another place was asked for."""
         record = self.record()
-        urls = [segment.log for segment in record.segments if segment.log] if record else []
-        if self._logs is not None or not urls:
+        if record is None:
             return self
-        base = urls[0].rpartition("/")[0]
-        return self if base == Home(self.root).log("").rstrip("/") else Home(self.root, base)
+        found = Home(self.root)
+        found.places = self.places.as_recorded({s.name: s.log for s in record.segments if s.log})
+        return found
 
     # -- where things are
 
     def log(self, node: str) -> str:
         """The URL of a node's log."""
-        base = self._logs.rstrip("/") if self._logs else f"file:{self.root}/logs"
-        return f"{base}/{node}"
+        return self.places.url(node)
 
     def checkpoint(self, segment: str) -> str:
         """The checkpoint directory of a segment."""
@@ -171,8 +171,8 @@ class Home:
         return record
 
     def remember(self, record: Record) -> None:
-        """Write down what runs here. Durable."""
-        self._write("pipeline.json", record.encode(), durable=True)
+        """Write down what runs here. Durable, and only for the eyes of its owner: URLs may hold passwords."""
+        self._write("pipeline.json", record.encode(), durable=True, mode=0o600)
 
     def document(self, name: str) -> dict[str, Any] | None:
         """A small document of the running process: ``status``, ``request``, ``backup``."""
@@ -240,9 +240,10 @@ class Home:
         except FileNotFoundError:
             return None
 
-    def _write(self, name: str, data: bytes, *, durable: bool) -> None:
+    def _write(self, name: str, data: bytes, *, durable: bool, mode: int = 0o666) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         aside = self.root / f".{name}.{uuid.uuid4().hex}"
+        aside.touch(mode)
         with aside.open("wb") as file:
             file.write(data)
             if durable:
