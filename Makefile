@@ -41,6 +41,7 @@ lock: ## resolve the dependencies again (needs uv); ARGS=--upgrade takes the new
 	$(compile) $(ARGS) --extra redis --extra zookeeper --extra kafka --extra dashboard --extra lab \
 		--extra dev --group build pyproject.toml -o requirements.lock
 	$(compile) $(ARGS) --group java -o requirements-java.lock
+	$(compile) $(ARGS) --group redis-server --no-deps -o requirements-redis.lock
 
 clean: ## remove .venv and everything the tools left behind
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-java.lock")
-SCRIPTS = (".ci/run", "scripts/bootstrap.sh", "scripts/install.sh", "scripts/java.sh")
+LOCKS = ("requirements.lock", "requirements-java.lock", "requirements-redis.lock")
+SCRIPTS = (".ci/run", "scripts/bootstrap.sh", "scripts/install.sh", "scripts/java.sh", "scripts/redis.sh")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -33,7 +33,7 @@ def _asked_for() -> dict[str, list[str]]:
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     extras = [line for extra in project["optional-dependencies"].values() for line in extra]
     everything = [*project["dependencies"], *extras, *groups["build"]]
-    return dict(zip(LOCKS, (everything, groups["java"]), strict=True))
+    return dict(zip(LOCKS, (everything, groups["java"], groups["redis-server"]), strict=True))
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tidelock.cli.options import Commands, add, add_home
+from tidelock.cli.options import Commands, add, add_home, add_logs
 
 
 def add_backups(commands: Commands[Any]) -> None:
@@ -33,6 +33,7 @@ def _add_restore(commands: Commands[Any]) -> None:
     restore = add(commands, "restore", "build a home from a backup, so that the pipeline can go on from there")
     restore.add_argument("--backup", required=True, metavar="URL", help="where the copy is")
     add_home(restore)
+    add_logs(restore)
     restore.set_defaults(answer=_restore)
 
 

@@ -22,7 +22,7 @@ def log_facts(log: EpochLog, last: int) -> Facts:
     manifests = list(_manifests(log))
     newest = manifests[-1].covers.last if manifests else None
     return {
-        "url": log.url,
+        "url": log.shown,
         "name": log.header.name,
         "id": log.header.id,
         "columns": [

@@ -17,7 +17,7 @@ from tidelock.cli.exits import BAD, GOOD
 from tidelock.cli.log_facts import still_there
 from tidelock.epochs import EpochRange
 from tidelock.errors import LogCorrupt
-from tidelock.log import EpochLog
+from tidelock.log import EpochLog, open_store
 from tidelock.log.entry import Manifest
 
 Verdict = tuple[EpochRange, Manifest | LogCorrupt]
@@ -44,7 +44,7 @@ class Findings:
 
 def verify(args: argparse.Namespace) -> int:
     """Answer `tidelock log verify`."""
-    findings = Findings()
+    findings, shown = Findings(), open_store(args.url).shown
     try:
         log = EpochLog.open(args.url)
         for verdict in _shown(_verdicts(log), len(log.store.ranges()), quiet=args.json):
@@ -53,9 +53,9 @@ def verify(args: argparse.Namespace) -> int:
     except LogCorrupt as damage:
         findings.add(damage)
     if args.json:
-        print(json.dumps({"url": args.url, "whole": not findings.damaged, **vars(findings)}))
+        print(json.dumps({"url": shown, "whole": not findings.damaged, **vars(findings)}))
     else:
-        _print(args.url, findings)
+        _print(shown, findings)
     return BAD if findings.damaged else GOOD
 
 

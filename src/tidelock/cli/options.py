@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidelock.errors import PlanError
+from tidelock.errors import PipelineError, PlanError
 from tidelock.planning.rounding import MAX_BATCH
+from tidelock.topology.names import EVERY
 
 Commands = argparse._SubParsersAction  # argparse has no public name for it
 
@@ -104,6 +105,34 @@ def add_settings(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_logs(command: argparse.ArgumentParser) -> None:
+    """Add the option that says where logs are kept; `asked_logs` reads it."""
+    command.add_argument(
+        "--log",
+        type=log_place,
+        action="append",
+        default=[],
+        metavar="[NODE=]URL",
+        help="keep its logs below this URL, or the log of one source or operator; may be given several times "
+        "(default: in the home)",
+    )
+
+
+def asked_logs(args: argparse.Namespace) -> dict[str, str]:
+    """The places that were asked for, by node.
+
+    Raises:
+        PipelineError: there are two for one node.
+    """
+    places: dict[str, str] = {}
+    for node, url in args.log:
+        if node in places:
+            whose = "all logs" if node == EVERY else f"the log of {node}"
+            raise PipelineError(f"--log gives two places for {whose}: give one")
+        places[node] = url
+    return places
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """The whole numbers from ``least`` on, as a type for argparse."""
 
@@ -139,6 +168,19 @@ def budget(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a share of time, such as 0.1 or 10%")
     return number
+
+
+def log_place(text: str) -> tuple[str, str]:
+    """A node and the URL below which its log is kept, as a type for argparse.
+
+    >>> log_place("words=redis://host/0/job"), log_place("redis://host/0/job?replicas=1")
+    (('words', 'redis://host/0/job'), ('*', 'redis://host/0/job?replicas=1'))
+    """
+    node, equals, url = text.partition("=")
+    named = bool(equals) and node.isidentifier()
+    if not text or (named and not url):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a URL, nor one for a node like words=file:/path")
+    return (node, url) if named else (EVERY, text)
 
 
 def setting(text: str) -> tuple[str, str]:

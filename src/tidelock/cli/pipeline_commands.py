@@ -12,6 +12,7 @@ from tidelock.cli.options import (
     add_budget,
     add_file,
     add_home,
+    add_logs,
     add_master,
     add_max_batch,
     add_plan_option,
@@ -41,7 +42,7 @@ def _add_run(commands: Commands[Any]) -> None:
         metavar="DIR",
         help="the directory that keeps its state (default: the pipeline's name and .tidelock, here)",
     )
-    run.add_argument("--log", metavar="URL", help="where its logs are kept (default: in the home)")
+    add_logs(run)
     add_plan_option(run)
     add_budget(run)
     add_max_batch(run)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tidelock.cli.backup import table
 from tidelock.cli.exits import GOOD
+from tidelock.cli.options import asked_logs
 from tidelock.cli.segment_table import epoch_text
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home
@@ -26,7 +27,7 @@ def restore(args: argparse.Namespace) -> int:
         PipelineError: the home is not empty, or there is no complete copy.
         BackendUnavailable: the copy cannot be read.
     """
-    home = Home(args.home)
+    home = Home(args.home, asked_logs(args))
     report = restored_from(args.backup, home)
     Events(home).add("restored", None, f"from {args.backup}: {_positions(report)}")
     if args.json:

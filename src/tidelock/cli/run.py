@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from tidelock.cli.exits import BAD, GOOD
-from tidelock.cli.options import check_one_plan
+from tidelock.cli.options import asked_logs, check_one_plan
 from tidelock.cli.plan_pipeline import attributes, remember
 from tidelock.cli.run_screens import Screen, screen_for
 from tidelock.cli.sessions import command_session
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     check_one_plan(args)
     pipeline = load(args.file)
     pipeline.topology()
-    home = Home(args.home or f"{pipeline.name}.tidelock", args.log)
+    home = Home(args.home or f"{pipeline.name}.tidelock", asked_logs(args))
     with home.held():
         pass  # a home that is in use is told before Spark is started
     with (

@@ -30,9 +30,9 @@ from urllib.parse import quote, unquote, urlparse
 import pyarrow as pa
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import BackendUnavailable, Fenced, PipelineError
+from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.log.sealed import seal, unseal
-from tidelock.log.store import LogStore, Token, Written
+from tidelock.log.store import LogStore, Token, Written, fenced
 
 _DIGITS = 12
 _ENTRY = re.compile(r"(\d+)-(\d+)\.json")
@@ -173,11 +173,7 @@ class FileStore(LogStore):
         with self._lock():
             held = self.holder()
             if held is None or held[0] != token:
-                owner = held[1] if held else "nobody"
-                raise Fenced(
-                    f"{self.url}: {owner} has taken this log over; this run must stop and has written "
-                    "nothing. Two runs of one query at a time are the usual cause"
-                )
+                raise fenced(self.shown, held[1] if held else "nobody")
             yield
 
     @contextmanager

@@ -25,7 +25,7 @@ from tidelock.errors import InternalError, LogCorrupt, LogNotFound, PipelineErro
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import read_batches
 from tidelock.log.sealed import seal, unseal
-from tidelock.log.store import LogStore, Token, open_store
+from tidelock.log.store import LogStore, Token, last_name, open_store
 from tidelock.log.window import Entry, Retention, Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -52,8 +52,13 @@ class EpochLog:
 
     @property
     def url(self) -> str:
-        """Where the log is."""
+        """What opens the log."""
         return self.store.url
+
+    @property
+    def shown(self) -> str:
+        """Where the log is, for people."""
+        return self.store.shown
 
     @classmethod
     def open(cls, url: str) -> EpochLog:
@@ -68,10 +73,10 @@ class EpochLog:
         data = store.get("log")
         if data is None:
             raise LogNotFound(
-                f"there is no epoch log at {url}: start the query that writes it first, or make it "
+                f"there is no epoch log at {store.shown}: start the query that writes it first, or make it "
                 "with tidelock.EpochLog.create"
             )
-        return cls(store, unseal(data, f"{url}: the log's header", _header))
+        return cls(store, unseal(data, f"{store.shown}: the log's header", _header))
 
     @classmethod
     def create(
@@ -91,7 +96,7 @@ class EpochLog:
         keep = retention or Retention()
         fields = {
             "id": uuid.uuid4().hex,
-            "name": check_name(name or url.rstrip("/").rpartition("/")[2], "log"),
+            "name": check_name(name or last_name(url), "log"),
             "schema": schema,
             "retention": {
                 "epochs": keep.epochs,
@@ -118,7 +123,7 @@ class EpochLog:
         missing = _gap(found)
         if missing is not None:
             raise LogCorrupt(
-                f"{self.url}: the manifest of epoch {missing} is missing, although later epochs are there"
+                f"{self.shown}: the manifest of epoch {missing} is missing, although later epochs are there"
             )
         return found
 
@@ -128,7 +133,7 @@ class EpochLog:
         Raises:
             LogCorrupt: it is damaged, missing, or belongs to another log.
         """
-        where = f"{self.url}: the manifest of epoch {covers}"
+        where = f"{self.shown}: the manifest of epoch {covers}"
         data = self.store.manifest(covers)
         if data is None:
             raise LogCorrupt(f"{where} is missing")
@@ -153,7 +158,7 @@ class EpochLog:
         held = self.ranges()
         holds = f"epochs {held[0].first} to {held[-1].last}" if held else "no epochs"
         return (
-            f"{self.url}: epochs {after + 1} to {last} were asked for, but the log holds {holds} and a "
+            f"{self.shown}: epochs {after + 1} to {last} were asked for, but the log holds {holds} and a "
             "batch takes whole entries. If they were truncated, give the reader a name (the option "
             "`consumer`): a log keeps what its consumers still need"
         )
@@ -164,7 +169,7 @@ class EpochLog:
         Raises:
             LogCorrupt: the part is missing or damaged.
         """
-        where = f"{self.url}: part {part.file} of epoch {covers}"
+        where = f"{self.shown}: part {part.file} of epoch {covers}"
         data = self.store.read_part(part.file)
         if data is None:
             raise LogCorrupt(f"{where} is missing")
@@ -266,7 +271,7 @@ class LogWriter:
             BackendUnavailable: no room or no connection; nothing was published.
         """
         if manifest.log != self.log.header.id:
-            raise InternalError(f"{self.log.url}: a manifest for log {manifest.log} was published here")
+            raise InternalError(f"{self.log.shown}: a manifest for log {manifest.log} was published here")
         manifest = replace(manifest, published_at=self._clock())
         grown = self.window.publish(manifest.entry)
         if grown is self.window:

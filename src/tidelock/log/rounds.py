@@ -89,7 +89,7 @@ class Rounds:
         asked = Epoch(int(starting) - 1)
         if asked < earliest:
             raise PipelineError(
-                f"{self._first_log.url}: epoch {starting} is gone, the oldest that is left is {earliest + 1}: "
+                f"{self._first_log.shown}: epoch {starting} is gone, the oldest that is left is {earliest + 1}: "
                 "start from `earliest`"
             )
         return asked
@@ -119,7 +119,7 @@ class Rounds:
         data = self._first_log.store.get(self._document)
         if data is None:
             return None
-        key, decision = unseal(data, f"{self._first_log.url}: {self._document}", _parse)
+        key, decision = unseal(data, f"{self._first_log.shown}: {self._document}", _parse)
         return decision if key == name and decision.end <= self.newest() else None
 
     def _end(self, start: Epoch, epochs: int) -> Decision:

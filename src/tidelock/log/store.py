@@ -13,11 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, NewType, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from tidelock.epochs import EpochRange
-from tidelock.errors import PipelineError
+from tidelock.errors import Fenced, PipelineError
 
 Token = NewType("Token", int)
 """A fencing token: it grows with every writer that takes the log over."""
@@ -29,6 +30,12 @@ class LogStore(ABC):
     """The bytes of one epoch log. Pickles, so that executors can open it."""
 
     url: str
+    """What opens the log, on any machine that can reach it."""
+
+    @property
+    def shown(self) -> str:
+        """The URL for people: without a password."""
+        return self.url
 
     # -- documents
 
@@ -110,6 +117,14 @@ class LogStore(ABC):
         """
 
 
+def fenced(shown: str, owner: str) -> Fenced:
+    """What a writer is told that is no longer the newest one."""
+    return Fenced(
+        f"{shown}: {owner} has taken this log over; this run must stop and has written nothing. Two runs of one "
+        "query at a time are the usual cause"
+    )
+
+
 Factory = Callable[[str], LogStore]
 
 _factories: dict[str, Factory] = {}
@@ -118,6 +133,45 @@ _factories: dict[str, Factory] = {}
 def register_store(scheme: str, factory: Factory) -> None:
     """Make ``factory`` answer for URLs of ``scheme``."""
     _factories[scheme] = factory
+
+
+def join_url(base: str, name: str) -> str:
+    """The URL of the log ``name`` below ``base``; options of the base stay behind the path.
+
+    >>> join_url("file:/data/logs/", "words"), join_url("redis://host/0/trending?replicas=1", "words")
+    ('file:/data/logs/words', 'redis://host/0/trending/words?replicas=1')
+    """
+    path, question, options = base.partition("?")
+    return f"{path.rstrip('/')}/{name}{question}{options}"
+
+
+def parent_url(url: str) -> str:
+    """The base from which `join_url` makes ``url``.
+
+    >>> parent_url("redis://host/0/trending/words?replicas=1")
+    'redis://host/0/trending?replicas=1'
+    """
+    path, question, options = url.partition("?")
+    return f"{path.rstrip('/').rpartition('/')[0]}{question}{options}"
+
+
+def place(url: str) -> str:
+    """Where a log is, without how it is reached: neither who asks nor any option.
+
+    >>> place("redis://me:secret@host/0/words?timeout=2") == place("redis://host/0/words")
+    True
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def last_name(url: str) -> str:
+    """The last part of the path of a URL.
+
+    >>> last_name("redis://host/0/trending/words?replicas=1")
+    'words'
+    """
+    return url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
 def open_store(url: str) -> LogStore:

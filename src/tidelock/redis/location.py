@@ -90,7 +90,7 @@ def parse(url: str) -> Location:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss") or not parts.netloc:
-        raise PipelineError(f"{_masked(url)} is not the URL of a Redis server: write {_EXAMPLE}")
+        raise PipelineError(f"{masked(url)} is not the URL of a Redis server: write {_EXAMPLE}")
     who, _, hosts = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
     options = _options(url, parts.query)
@@ -103,8 +103,8 @@ def parse(url: str) -> Location:
         tls=parts.scheme == "rediss",
         user=unquote(user) or None,
         password=unquote(password) or None,
-        replicas=int(_number(url, "replicas", options.get("replicas", "0"))),
-        timeout=_number(url, "timeout", options.get("timeout", "5")),
+        replicas=_replicas(url, options.get("replicas", "0")),
+        timeout=_timeout(url, options.get("timeout", "5")),
         sentinel=options.get("sentinel"),
         files=tuple(sorted((name, options[name]) for name in ("ca", "cert", "key") if name in options)),
     )
@@ -115,7 +115,7 @@ def _options(url: str, query: str) -> dict[str, str]:
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         known = ", ".join(sorted(_OPTIONS))
-        raise PipelineError(f"{_masked(url)}: unknown option {', '.join(unknown)}; a Redis URL knows {known}")
+        raise PipelineError(f"{masked(url)}: unknown option {', '.join(unknown)}; a Redis URL knows {known}")
     return options
 
 
@@ -123,7 +123,7 @@ def _place(url: str, path: str) -> tuple[int, str]:
     db, _, rest = path.lstrip("/").partition("/")
     if db and not db.isdecimal():
         raise PipelineError(
-            f"{_masked(url)}: the path begins with the number of the database: write {_EXAMPLE} instead of "
+            f"{masked(url)}: the path begins with the number of the database: write {_EXAMPLE} instead of "
             f"redis://host:6379/{db}"
         )
     return int(db or 0), unquote(rest).strip("/")
@@ -135,18 +135,23 @@ def _host(url: str, text: str, default: int) -> tuple[str, int]:
         name, port = text, str(default)
     name = name.strip("[]")
     if not name or not port.isdecimal():
-        raise PipelineError(f"{_masked(url)}: {text!r} is not a host and its port: write {_EXAMPLE}")
+        raise PipelineError(f"{masked(url)}: {text!r} is not a host and its port: write {_EXAMPLE}")
     return name, int(port)
 
 
-def _number(url: str, name: str, text: str) -> float:
+def _replicas(url: str, text: str) -> int:
+    if not text.isdecimal():
+        raise PipelineError(f"{masked(url)}: replicas is {text!r}: it must be a whole number, not below 0")
+    return int(text)
+
+
+def _timeout(url: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = -1.0
-    whole = name != "replicas" or number == int(number)
-    if number < 0 or not whole or (name == "timeout" and number == 0):
-        raise PipelineError(f"{_masked(url)}: {name} is {text!r}: it must be a number, not below 0")
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise PipelineError(f"{masked(url)}: timeout is {text!r}: it must be a number of seconds above 0")
     return number
 
 
@@ -154,7 +159,12 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _masked(url: str) -> str:
+def masked(url: str) -> str:
+    """Any URL for people: without the password.
+
+    >>> masked("redis://me:secret@host/0/x"), masked("file:/data/x")
+    ('redis://me:***@host/0/x', 'file:/data/x')
+    """
     before, at, after = url.rpartition("@")
     if not at:
         return url

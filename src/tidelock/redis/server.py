@@ -55,7 +55,8 @@ def _client(server: Location) -> redis.Redis:
         "db": server.db,
         "username": server.user,
         "password": server.password,
-        "socket_timeout": server.timeout,
+        # The server itself waits for replicas as long as the timeout says, before it answers.
+        "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
         "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES),
@@ -133,6 +134,11 @@ def share_used(location: Location) -> float:
         facts = dict(connect(location).info("memory"))
     limit = int(facts.get("maxmemory", 0))
     return int(facts["used_memory"]) / limit if limit else 0.0
+
+
+def copying_patience(location: Location) -> int:
+    """How many milliseconds to WAIT for copies: a little less than the connection itself waits for its answer."""
+    return int(location.timeout * 900)
 
 
 def check_copied(location: Location, copies: object) -> None:

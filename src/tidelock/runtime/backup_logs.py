@@ -70,13 +70,13 @@ class LogCopy:
         data = log.store.manifest(covers)
         if data is None:
             return  # truncated since it was listed
-        manifest = Manifest.decode(data, f"{log.url}: the manifest of epoch {covers}")
+        manifest = Manifest.decode(data, f"{log.shown}: the manifest of epoch {covers}")
         for part in manifest.parts:
             content = log.store.read_part(part.file)
             if content is None:
                 if log.store.manifest(covers) is None:
                     return
-                raise LogCorrupt(f"{log.url}: part {part.file} of epoch {covers} is missing")
+                raise LogCorrupt(f"{log.shown}: part {part.file} of epoch {covers} is missing")
             self._put(f"parts/{part.file}", content.to_pybytes())
         self._put(entry_name(covers), data)
         self.ranges = sorted([*self.ranges, covers])

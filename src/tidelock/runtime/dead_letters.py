@@ -59,6 +59,6 @@ def _copy_part(writer: LogWriter, log: EpochLog, part: Part, number: Epoch) -> P
     name = f"{writer.part_prefix(number)}{part.file}"
     content = log.store.read_part(part.file)
     if content is None:
-        raise LogCorrupt(f"{log.url}: part {part.file} is missing, so its rows cannot be set aside")
+        raise LogCorrupt(f"{log.shown}: part {part.file} is missing, so its rows cannot be set aside")
     writer.log.store.write_part(name, lambda file: file.write(content))
     return replace(part, file=name)

@@ -33,6 +33,7 @@ from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Shape
 from tidelock.redis.location import parse as location
+from tidelock.runtime.log_places import LogPlaces, LogsLike
 
 
 @dataclass(frozen=True)
@@ -119,28 +120,25 @@ class Record:
 class Home:
     """A home directory; it is made when something is first put into it."""
 
-    def __init__(self, root: str | Path, logs: str | None = None, cache: str | None = None) -> None:
+    def __init__(self, root: str | Path, logs: LogsLike = None, cache: str | None = None) -> None:
         self.root = Path(root).absolute()
-        self._logs = logs
+        self.places = LogPlaces.of(logs, f"file:{self.root}/logs")
         self.cache = cache
 
     def as_recorded(self) -> Home:
         """This home with its logs where an earlier run put them, unless another place was asked for."""
         record = self.record()
-        cache = self.cache or (record.cache if record else None)
-        urls = [segment.log for segment in record.segments if segment.log] if record else []
-        if self._logs is not None or not urls:
-            return Home(self.root, self._logs, cache)
-        base = urls[0].rpartition("/")[0]
-        elsewhere = None if base == Home(self.root).log("").rstrip("/") else base
-        return Home(self.root, elsewhere, cache)
+        if record is None:
+            return self
+        found = Home(self.root, cache=self.cache or record.cache)
+        found.places = self.places.as_recorded({s.name: s.log for s in record.segments if s.log})
+        return found
 
     # -- where things are
 
     def log(self, node: str) -> str:
         """The URL of a node's log."""
-        base = self._logs.rstrip("/") if self._logs else f"file:{self.root}/logs"
-        return f"{base}/{node}"
+        return self.places.url(node)
 
     def state(self, operator: str) -> str:
         """The URL of the cached state of an operator.
@@ -211,8 +209,8 @@ class Home:
         return record
 
     def remember(self, record: Record) -> None:
-        """Write down what runs here. Durable."""
-        self._write("pipeline.json", record.encode(), durable=True)
+        """Write down what runs here. Durable, and only for the eyes of its owner: URLs may hold passwords."""
+        self._write("pipeline.json", record.encode(), durable=True, mode=0o600)
 
     def document(self, name: str) -> dict[str, Any] | None:
         """A small document of the running process: ``status``, ``request``, ``backup``."""
@@ -280,9 +278,10 @@ class Home:
         except FileNotFoundError:
             return None
 
-    def _write(self, name: str, data: bytes, *, durable: bool) -> None:
+    def _write(self, name: str, data: bytes, *, durable: bool, mode: int = 0o666) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         aside = self.root / f".{name}.{uuid.uuid4().hex}"
+        aside.touch(mode)
         with aside.open("wb") as file:
             file.write(data)
             if durable:

@@ -18,6 +18,7 @@ from tidelock.log import EpochLog, Retention
 from tidelock.log.log import check_name
 from tidelock.recovery import Bound, Policy
 from tidelock.runtime.home import Home
+from tidelock.runtime.log_places import LogsLike
 from tidelock.spark.frames import DataFrame, SparkSession
 from tidelock.spark.reading import read_log
 from tidelock.spark.sinks import ConsoleSink, Deliver, FileSink, FunctionSink, discard
@@ -277,7 +278,7 @@ class Pipeline:
         spark: SparkSession,
         home: str | Path,
         *,
-        log: str | None = None,
+        log: LogsLike = None,
         cache: str | None = None,
         plan: PlanLike = None,
         backup: str | None = None,
@@ -288,7 +289,8 @@ class Pipeline:
         Args:
             spark: a session; `tidelock.session` makes a fitting one.
             home: the directory that keeps its state; one home, one pipeline.
-            log: the URL under which its logs are kept; the directory ``logs`` of the home if nothing is said.
+            log: the URL below which its logs are kept, or such a URL for single sources and operators, with `*`
+                for the others; the directory ``logs`` of the home if nothing is said.
             cache: the URL under which operators made with `tidelock.keyed` keep their state. A home remembers it.
             plan: `one` (only the cuts that Spark forces), `each` (a segment for every operator), a plan's document
                 or the path of one. A home that has run keeps its plan.

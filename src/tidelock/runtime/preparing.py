@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tidelock.errors import PipelineError, PlanError
+from tidelock.log.store import place
+from tidelock.redis.location import masked
 from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches, cached_segments
 from tidelock.runtime.events import Events
@@ -56,11 +58,14 @@ def settle(
     ``asked``: the plan was asked for, and is not only the default. Idempotent.
 
     Raises:
-        PipelineError: its logs are elsewhere, or nobody said where the state of its operators is to be cached.
+        PipelineError: its logs are elsewhere, or a place was asked for a log that is not there, or nobody said
+        where
+            the state of its operators is to be cached.
         PlanError: it was started there under another plan.
         SchemaMismatch: an operator has other columns than its log.
     """
     cutting = prepared.cutting
+    home.places.check([n.name for n in cutting.topology.nodes], [s.writes for s in cutting.segments if s.writes])
     record = _record(prepared, home)
     _check_plan(home, record, asked=asked)
     every = prepared.pipeline.care.snapshot_every
@@ -163,9 +168,9 @@ def _check_plan(home: Home, new: Record, *, asked: bool) -> None:
             f"{home.root} was started with other segments, and their state is there: {hint}; `tidelock plan "
             "--apply` changes the plan where state allows it, and a new home takes any plan"
         )
-    moved = [s.log for s, t in zip(old.segments, new.segments, strict=True) if s.log != t.log]
-    if moved:
-        raise PipelineError(f"{home.root} has its logs elsewhere, one is {moved[0]}: leave --log out")
+    for was, is_now in zip(old.segments, new.segments, strict=True):
+        if was.log and is_now.log and place(was.log) != place(is_now.log):
+            raise PipelineError(f"{home.root} has its logs elsewhere, one is {masked(was.log)}: leave --log out")
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

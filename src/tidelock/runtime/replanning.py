@@ -25,6 +25,7 @@ from typing import Any
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError, PlanError
 from tidelock.log import EpochLog
+from tidelock.redis.location import masked
 from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches
 from tidelock.runtime.events import Events
@@ -217,7 +218,8 @@ def _epochs(before: Record, segments: tuple[Segment, ...]) -> dict[str, tuple[in
 def _check_logs(home: Home, record: Record) -> None:
     for segment in record.segments:
         if segment.log not in (None, home.log(segment.name)):
-            raise PipelineError(f"{home.root} has its logs elsewhere, one is {segment.log}: leave --log out")
+            where = masked(segment.log)
+            raise PipelineError(f"{home.root} has its logs elsewhere, one is {where}: leave --log out")
 
 
 def _drained_at(home: Home, change: Transition) -> Epoch:

@@ -30,7 +30,7 @@ def set_readers(log: EpochLog, gone: Collection[str], readers: Collection[str], 
     """
     for reader, epoch in new.items():
         log.move_cursor(reader, epoch)
-    fields = unseal(log.store.get("log") or b"", f"{log.url}: the log's header", dict)
+    fields = unseal(log.store.get("log") or b"", f"{log.shown}: the log's header", dict)
     retention = {**fields["retention"], "wait_for": sorted(readers)}
     if retention != fields["retention"]:
         log.store.put("log", seal({**fields, "retention": retention}))

@@ -64,7 +64,8 @@ def restore(url: str, home: Home) -> Restored:
     """Make ``home`` from the copy at ``url``. If that fails, nothing is left of it.
 
     Raises:
-        PipelineError: the home is not empty, or there is no complete copy.
+        PipelineError: the home is not empty, there is no complete copy, or a place was asked for a log that is
+            not in it.
         Unrecoverable: what is left of the copy does not fit together.
         LogCorrupt: the copy's own documents are damaged.
         BackendUnavailable: the copy cannot be read.
@@ -123,6 +124,8 @@ class _Restoration:
     # -- looking
 
     def _fetch(self) -> None:
+        nodes = [node for segment in self._record.segments for node in segment.operators]
+        self._home.places.check(nodes, [s.name for s in self._record.segments if s.log is not None])
         for segment in self._record.segments:
             name = segment.name
             self._checkpoints[name] = CheckpointRestore(self._store, name, self._staging)

@@ -19,6 +19,7 @@ from tidelock.log.store import open_store
 from tidelock.recovery import Held, Step
 from tidelock.runtime.backup_logs import entry_name, stored_epochs, stored_ranges
 from tidelock.runtime.backup_store import BackupStore
+from tidelock.runtime.replanning_logs import remove_log
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class LogRestore:
     def _check_free(self) -> None:
         if self._target.get("log") is not None:
             raise PipelineError(
-                f"there is a log at {self._target.url} already: restore to another place, or remove it"
+                f"there is a log at {self._target.shown} already: restore to another place, or remove it"
             )
 
     # -- what is there
@@ -133,8 +134,9 @@ class LogRestore:
                 yield name.removesuffix(".json"), data
 
     def discard(self) -> None:
-        """Remove what was brought to the new place."""
+        """Remove what was brought to the new place, and the log if it was made."""
         self._remove(self._entries)
+        remove_log(self._target.url)
 
     def _remove(self, entries: list[_Entry]) -> None:
         self._target.remove_parts(name for entry in entries for name in entry.parts)

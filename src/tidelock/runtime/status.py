@@ -9,6 +9,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
 from tidelock.recovery import State
+from tidelock.redis.location import masked
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.pending import PendingLog
@@ -29,7 +30,7 @@ def running_status(supervisor: Supervisor, events: Events, began: float) -> dict
         "began": began,
         "epoch": min(segment["epoch"] for segment in segments),
         "segments": segments,
-        "subjects": dict(supervisor.record.subjects),
+        "subjects": _subjects(supervisor.record),
         "events": [{"at": e.at, "kind": e.kind, "segment": e.segment, "text": e.text} for e in events.newest],
     }
 
@@ -54,10 +55,14 @@ def status(home: Home) -> dict[str, Any]:
         "began": document["began"] if document else None,
         "epoch": min(segment["epoch"] for segment in segments),
         "segments": segments,
-        "subjects": dict(record.subjects),
+        "subjects": _subjects(record),
         "drift": document.get("drift") if document else None,
         "events": [{key: e[key] for key in ("at", "kind", "segment", "text")} for e in events[-20:]],
     }
+
+
+def _subjects(record: Record) -> dict[str, str]:
+    return {subject: masked(url) for subject, url in record.subjects.items()}
 
 
 def _running(supervisor: Supervisor, segment: SegmentRecord) -> dict[str, Any]:

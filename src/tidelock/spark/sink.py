@@ -57,7 +57,7 @@ def write_log(
 
     Args:
         stream: any streaming DataFrame.
-        log: where to write: `file:/path`.
+        log: where to write: `file:/path` or `redis://host/0/name`.
         checkpoint: the query's checkpoint directory; it belongs to this log for ever.
         mode: Spark's output mode: `append`, `update` or `complete`.
         name: the query's name in Spark's own displays.
@@ -89,7 +89,7 @@ def make_log(
         SchemaMismatch: the columns cannot be stored, or are not those of the log.
     """
     log = EpochLog.create(url, describe(schema), name=name, retention=retention, event_time=event_time)
-    check_fits(schema, log.header.schema, url)
+    check_fits(schema, log.header.schema, log.shown)
     return log
 
 
@@ -99,14 +99,14 @@ class LogSink:
     def __init__(self, spark: SparkSession, log: EpochLog, checkpoint: str, gate: Gate | None = None) -> None:
         self._spark = spark
         self._log = log
-        self._batches = Batches(spark, checkpoint, log.url)
+        self._batches = Batches(spark, checkpoint, log.shown)
         self._gate = gate or OpenGate()
         self._writer: LogWriter = log.take_over(owner=f"run {uuid.uuid4().hex[:8]} on {checkpoint}")
         self._schema = readable(log.header.schema)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Publish ``rows`` as the entry of batch ``batch_id``, unless that has been done."""
-        with told_shortly(f"{self._log.url}: batch {batch_id}"):
+        with told_shortly(f"{self._log.shown}: batch {batch_id}"):
             work = self._batches.work(batch_id)
             if work is None:
                 compute(rows)

@@ -42,6 +42,7 @@ from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.log import Header
 from tidelock.log.rounds import ALL_EPOCHS, Reading, Rounds
+from tidelock.redis.location import masked
 from tidelock.spark.options import ReadOptions
 from tidelock.spark.schema import arrow_schema, check_selection, readable, select
 
@@ -83,7 +84,7 @@ def source_schema(
     """
     schema = readable(described)
     if columns is not None:
-        schema = select(schema, columns, options.log)
+        schema = select(schema, columns, masked(options.log))
     if options.epoch_column:
         schema = schema.add(options.epoch_column, LongType())
     if options.watermark_column:
@@ -113,7 +114,8 @@ class _Columns:
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         added = {options.epoch_column, options.watermark_column}
         stored = StructType([field for field in schema if field.name not in added])
-        check_selection(stored, EpochLog.open(options.log).header.schema, options.log)
+        log = EpochLog.open(options.log)
+        check_selection(stored, log.header.schema, log.shown)
         self.options = options
         self.schema = arrow_schema(schema)
 
@@ -296,7 +298,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _check_same_log(self, offset: dict[str, Any]) -> None:
         if offset["tidelock"] != self._log.header.id:
             raise PipelineError(
-                f"{self._options.log}: this is not the log that the query has read so far (it was made "
+                f"{self._log.shown}: this is not the log that the query has read so far (it was made "
                 "anew): start the query with a new checkpoint"
             )
 

@@ -28,7 +28,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable
 from tidelock.redis.conversation import Conversation, converse
 from tidelock.redis.location import Location, parse
-from tidelock.redis.server import check_copied
+from tidelock.redis.server import check_copied, copying_patience
 from tidelock.state.bytes import Numbers
 from tidelock.state.fence import Fence
 from tidelock.state.wire import Group, command, commands
@@ -302,8 +302,7 @@ class CellStore:
 
     def _copied(self, talk: Conversation) -> None:
         if self._location.replicas:
-            patience = int(self._location.timeout * 900)  # the connection itself gives up a little later
-            (copies,) = talk.ask(command("WAIT", self._location.replicas, patience))
+            (copies,) = talk.ask(command("WAIT", self._location.replicas, copying_patience(self._location)))
             check_copied(self._location, copies)
 
     def _watched(self, talk: Conversation, *more: bytes) -> Any:

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 # A sink's function gets the epoch under this name, a source's the session under that one.
 RESERVED = ("epoch", "spark")
 
+EVERY = "*"
+"""In the place of a name: all that are not named."""
+
 
 def name_fault(name: str) -> str | None:
     """Say what is wrong with ``name`` for a source, an operator or a sink; None if it is good.
