@@ -154,7 +154,7 @@ def test_functions_of_the_user_and_two_operators_in_a_row(
 
 
 def test_state_ends_in_event_time(spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str) -> None:
-    """Against a model: the watermark moves after each epoch, late rows are dropped, what has ended is forgotten."""
+    """Against a model: the watermark moves with each epoch; late rows are dropped, ended state is forgotten."""
     start = datetime(2024, 1, 1, tzinfo=UTC)
     minutes = [[0, 1], [3, 2], [4, 0, 9], [5, 12, 11], [7, 13], [30, 4], [31, 29], [33, 18]]
     rows = [
