@@ -26,6 +26,7 @@ STYLES = {
 _LOUD = {
     "segment failed": "red",
     "outage": "red",
+    "logs lost": "red",
     "gave up": "bold red",
     "segment recovered": "green",
     "backup failed": "red",

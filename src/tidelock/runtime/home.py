@@ -11,6 +11,8 @@ logs/<node>/               epoch logs, unless they are kept elsewhere
 checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
 dead/<segment>.<input>/    epochs that were set aside
+logs.json                  the identities of its logs
+replay/<segment>.json      which batches a segment does again, if it was rolled back
 replanning/                a change of the plan that is under way
 backup.json                how far the copy is, if there is one
 """
@@ -21,15 +23,17 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Shape
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,10 @@ class Home:
         """Where a file sink writes that was given no other place."""
         return str(self.root / "out" / sink)
 
+    def replay(self, segment: str) -> str:
+        """The document that says which batches a segment does again."""
+        return str(self.root / "replay" / f"{segment}.json")
+
     def dead(self, segment: str, log: str) -> str:
         """The URL of the log that keeps what was set aside for a segment."""
         return f"file:{self.root}/dead/{segment}.{log}"
@@ -173,6 +181,19 @@ class Home:
     def remember(self, record: Record) -> None:
         """Write down what runs here. Durable."""
         self._write("pipeline.json", record.encode(), durable=True)
+
+    def sealed_document(self, name: str, parse: Callable[[dict[str, Any]], Parsed]) -> Parsed | None:
+        """What ``parse`` makes of a document that was written with `seal_document`; None if there is none.
+
+        Raises:
+            LogCorrupt: it is damaged.
+        """
+        data = self._read(f"{name}.json")
+        return None if data is None else unseal(data, f"{self.root}/{name}.json", parse)
+
+    def seal_document(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Replace a document that has to be right; atomic and durable."""
+        self._write(f"{name}.json", seal(fields), durable=True)
 
     def document(self, name: str) -> dict[str, Any] | None:
         """A small document of the running process: ``status``, ``request``, ``backup``."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelock.errors import PipelineError, PlanError
 from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.runtime.identities import known_identities, remember_identities
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.spark.describing import Described, describe_nodes
 from tidelock.spark.frames import SparkSession
@@ -68,8 +69,9 @@ def settle(prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool) 
         epoch=prepared.pipeline.epoch,
         turns=threading.Semaphore(max(1, (os.cpu_count() or 1))),
     )
-    segments.make_logs(prepared.pipeline.retention)
+    logs = segments.make_logs(prepared.pipeline.retention, known_identities(home))
     home.remember(record)
+    remember_identities(home, logs)
     return segments
 
 
