@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from tests.integration import faults
 from tests.integration.pipelines import Bench, Rows
 from tests.integration.streams import Place
-from tests.redis_servers import PRIMARY, RedisServer, RedisServers
+from tests.redis_servers import PRIMARY, RedisServers
 from tests.waiting import eventually
 
 import tidelock
@@ -99,11 +99,7 @@ def test_a_plan_does_not_change_results(
     assert kept == totals()
     segments = [segment["operators"] for segment in status["segments"]]
     expected = {"one": [["numbers"], ["sums", "keep_sums"]], "each": [["numbers"], ["sums"], ["keep_sums"]]}
-    assert (
-        segments == [["numbers"], ["sums", "keep_sums"]]
-        if plan == "one"
-        else [["numbers"], ["sums"], ["keep_sums"]]
-    )
+    assert segments == expected[plan]
 
 
 def test_functions_of_the_user_and_two_operators_in_a_row(
@@ -157,10 +153,8 @@ def test_functions_of_the_user_and_two_operators_in_a_row(
     assert kept == expected
 
 
-def test_state_ends_in_event_time(
-    spark: SparkSession, bench: Bench, tmp_path: Path, redis_server: RedisServer
-) -> None:
-    """Against a model: a watermark moves after each epoch; what is late is dropped, what has ended is forgotten."""
+def test_state_ends_in_event_time(spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str) -> None:
+    """Against a model: the watermark moves with each epoch; late rows are dropped, ended state is forgotten."""
     start = datetime(2024, 1, 1, tzinfo=UTC)
     minutes = [[0, 1], [3, 2], [4, 0, 9], [5, 12, 11], [7, 13], [30, 4], [31, 29], [33, 18]]
     rows = [
@@ -178,8 +172,7 @@ def test_state_ends_in_event_time(
         return tidelock.keyed(events, "key", expire_after="5 minutes").aggregate(n=A.count())
 
     kept = bench.collect(made, "counts")
-    path = tmp_path.name
-    made.run(spark, tmp_path / "home", cache=f"{redis_server.url}/{path}", last_epoch=len(rows) - 1)
+    made.run(spark, tmp_path / "home", cache=redis_url, last_epoch=len(rows) - 1)
 
     expected: Rows = {}
     state: dict[int, tuple[int, float]] = {}

@@ -21,7 +21,7 @@ from tidelock.recovery import Link, Unrecoverable
 from tidelock.recovery.cached import CacheFound, Resume, Way, resume
 from tidelock.runtime.cached_gates import CachedGate, SnapshotSchedule
 from tidelock.runtime.events import Events
-from tidelock.runtime.home import Home
+from tidelock.runtime.home import Home, Record
 from tidelock.runtime.rolling_back import roll_back
 from tidelock.spark.batches import Gate
 from tidelock.spark.checkpoint import Checkpoint
@@ -62,6 +62,41 @@ def cached_segments(cutting: Cutting, described: Mapping[str, Described], home: 
             inputs = tuple((home.log(read.log), read.lag) for read in segment.inputs)
             found[segment.name] = CachedSegment(segment.name, operator, shape, inputs)
     return found
+
+
+def cached_shape(store: CellStore, home: Home) -> str | None:
+    """What the columns of the state in ``store`` are; None if there is none.
+
+    Raises:
+        PipelineError: it is the state of another home.
+    """
+    header = store.header()
+    if header is None:
+        return None
+    owner, shape = unseal(header, store.shown, lambda fields: (fields["home"], str(fields["shape"])))
+    if owner != home.identity():
+        raise PipelineError(
+            f"{store.shown} holds the state of another home: give this one another place with --cache, or remove "
+            "what is there"
+        )
+    return shape
+
+
+def kept_epochs(home: Home, record: Record) -> dict[str, frozenset[Epoch]]:
+    """For every segment with cached state, the epochs at which it has that: in the cache, or in a snapshot.
+
+    Raises:
+        PipelineError: the cache holds the state of another home.
+        BackendUnavailable: the cache does not answer.
+    """
+    kept = {}
+    for segment in record.segments:
+        if segment.cached is not None and home.cache is not None:
+            store = CellStore(home.state(segment.cached))
+            cached = [] if cached_shape(store, home) is None else [store.done()]
+            snapshots = Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST]
+            kept[segment.name] = frozenset([*cached, *snapshots])
+    return kept
 
 
 class Caches:
@@ -155,7 +190,7 @@ class OpenedState:
         from_nothing = [] if self._snapshots.epochs() or not self._logs_are_whole() else [BEFORE_FIRST]
         return CacheFound(
             committed=position,
-            planned=self._checkpoint.planned(),
+            begun=self._checkpoint.begun(),
             safe=frozenset([*committed.values(), *from_nothing]),
             cached=self._cached_epoch(),
             snapshots=frozenset(self._snapshots.epochs()),
@@ -163,21 +198,13 @@ class OpenedState:
         )
 
     def _cached_epoch(self) -> Epoch | None:
-        header = self._store.header()
-        if header is None:
+        shape = cached_shape(self._store, self._home)
+        if shape is None:
             return None
-        owner, same = unseal(
-            header, self._store.shown, lambda f: (f["home"], f["shape"] == _described(self._cached.shape))
-        )
-        if owner != self._home.identity():
+        if shape != _described(self._cached.shape):
             raise PipelineError(
-                f"{self._store.shown} holds the state of another home: give this one another place with "
-                "--cache, or remove what is there"
-            )
-        if not same:
-            raise PipelineError(
-                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: "
-                "give the pipeline a new home"
+                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: give "
+                "the pipeline a new home"
             )
         return self._store.done()
 
@@ -190,7 +217,7 @@ class OpenedState:
         elif going_on.way is Way.LOAD:
             keys = self._snapshots.load(going_on.epoch, self._store, header)
         if going_on.epoch < found.committed:
-            roll_back(self._home, self._cached.name, going_on.epoch)
+            roll_back(self._home, self._cached.name, going_on.epoch, same_input=True)
             loaded = "" if keys is None else f"{keys} keys were loaded from a snapshot and "
             text = f"{loaded}epochs {going_on.epoch + 1} to {found.committed} are taken again"
             self._events.add("state lost", self._cached.name, text, going_on.epoch)

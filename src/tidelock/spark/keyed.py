@@ -260,7 +260,7 @@ def _schema(declared: str, what: str) -> pa.Schema:
         parsed = None
     if not isinstance(parsed, StructType):
         raise SchemaMismatch(
-            f"the {what} is declared as {declared!r}, which Spark cannot read as columns: write it like 'total long, "
-            "seen timestamp'"
+            f"the {what} is declared as {declared!r}, which Spark cannot read as columns: write it like 'total "
+            "long, seen timestamp'"
         )
     return arrow_schema(parsed)
