@@ -145,9 +145,7 @@ def _binary(values: pa.Array, where: str) -> pa.BinaryArray:
         return pc.fill_null(values.cast(pa.binary()), b"")
     numbers = whole(pc.list_flatten(values))
     if numbers.null_count:
-        raise SchemaMismatch(
-            f"{where} has a list with a null in it, which a cache cannot keep: leave it out"
-        )
+        raise SchemaMismatch(f"{where} has a list with a null in it, which a cache cannot keep: leave it out")
     octets = _octets(numbers)
     counts = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     lengths = counts.astype(np.int64) * octets.shape[1]
