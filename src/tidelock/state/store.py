@@ -126,22 +126,9 @@ class CellStore:
 
     def clear(self) -> None:
         """Remove everything, the header first."""
-        names = ["header", "fence", "done"]
-        buckets = [name for name in self._names() if name not in names]
-        for name in [*names, *buckets]:
-            self._ask(command("UNLINK", self._key(name)))
-
-    def _names(self) -> list[str]:
-        """The keys of this state, without what they begin with."""
-        start = self._key("")
-        pattern = "".join(f"[{c}]" if c in "*?[" else f"\\{c}" if c in "\\]^" else c for c in start) + "*"
-        found: list[str] = []
-        cursor = b"0"
-        while True:
-            cursor, keys = self._ask(command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))
-            found += [key.decode().removeprefix(start) for key in keys]
-            if cursor == b"0":
-                return sorted(set(found))
+        buckets = [name for number in range(BUCKETS) for name in (self._bucket(number), self._saved(number))]
+        self._ask_all([command("UNLINK", self._key("header")), command("UNLINK", self._key("fence"))])
+        self._ask(command("UNLINK", self._key("done"), *buckets))
 
     # -- the driver's side
 
