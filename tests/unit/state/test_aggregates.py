@@ -1,4 +1,4 @@
-"""What aggregations take and what they tell of nothing; `tests/property/test_state_aggregates.py` does the sums."""
+"""What aggregations take, and what they tell of nothing; the sums are in `tests/property`."""
 
 from __future__ import annotations
 
