@@ -20,8 +20,8 @@ class Fence:
     """Who writes, and which epoch.
 
     ``token`` is drawn at random by every run of the operator: so it also differs from those that a server has
-    forgotten. ``begun`` is the last epoch of the batch that was begun last, ``batch`` its number, ``watermark`` its
-    watermark in milliseconds. ``pinned`` is the epoch of the snapshot that is being taken, if one is.
+    forgotten. ``begun`` is the last epoch of the batch that was begun last, ``batch`` its number, ``watermark``
+    its watermark in milliseconds. ``pinned`` is the epoch of the snapshot that is being taken, if one is.
     """
 
     token: int
