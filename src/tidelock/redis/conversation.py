@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -10,11 +9,9 @@ from typing import Any, TypeVar
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from tidelock.redis.location import Location
-from tidelock.redis.server import RETRIES, connect, translated, with_room
+from tidelock.redis.server import connect, persistently, translated, with_room
 
 Answer = TypeVar("Answer")
-
-_FIRST_PAUSE = 0.05
 
 
 class Conversation:
@@ -64,21 +61,12 @@ def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answ
         PipelineError: the server refuses us.
     """
     with translated(location):
-        return with_room(location, lambda: _persistently(location, work))
+        return with_room(location, lambda: persistently(lambda: _once(location, work)))
 
 
-def _persistently(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
-    pause = _FIRST_PAUSE
-    for attempt in range(RETRIES + 1):
-        try:
-            with _conversation(location) as conversation:
-                return work(conversation)
-        except (ConnectionError, TimeoutError):
-            if attempt == RETRIES:
-                raise
-            time.sleep(pause)
-            pause *= 2
-    raise AssertionError("the last attempt returns or raises")
+def _once(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
+    with _conversation(location) as conversation:
+        return work(conversation)
 
 
 @contextmanager

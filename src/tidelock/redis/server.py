@@ -13,8 +13,16 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemoryError, RedisError, ResponseError
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -23,8 +31,9 @@ from tidelock.redis.location import Location
 
 Answer = TypeVar("Answer")
 
-RETRIES = 3
-"""How often what got no answer is sent again."""
+_PAUSES = (0.1, 0.3, 1.0)
+"""How many seconds to wait before what got no answer is sent again, and again."""
+RETRIES = len(_PAUSES)
 
 _NO_ROOM_PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
@@ -45,7 +54,7 @@ def connect(location: Location) -> redis.Redis:
         if server not in _clients:
             client = _client(server)
             with translated(server):
-                _check_keeps_data(client, server)
+                persistently(lambda: _check_keeps_data(client, server))
             _clients[server] = client
         return _clients[server]
 
@@ -59,7 +68,8 @@ def _client(server: Location) -> redis.Redis:
         "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES),
+        # `persistently` asks again: a connection that did so, too, would multiply the attempts.
+        "retry": Retry(NoBackoff(), 0),
     }
     if server.tls:
         options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}
@@ -79,6 +89,21 @@ def _check_keeps_data(client: redis.Redis, server: Location) -> None:
             f"{server.shown}: this server may drop data when it is full (its maxmemory-policy is {policy}): set "
             "it to noeviction, or use another server"
         )
+
+
+def persistently(ask: Callable[[], Answer]) -> Answer:
+    """What ``ask`` answers; if the connection breaks, or no answer comes in time, it is asked `RETRIES` times more.
+
+    So ``ask`` has to lead to the same end when it is repeated, whatever of it has happened already.
+    """
+    for pause in _PAUSES:
+        try:
+            return ask()
+        except AuthenticationError:
+            raise
+        except (ConnectionError, TimeoutError):
+            time.sleep(pause)
+    return ask()
 
 
 @contextmanager
@@ -131,7 +156,7 @@ def share_used(location: Location) -> float:
         BackendUnavailable: the server does not answer.
     """
     with translated(location):
-        facts = dict(connect(location).info("memory"))
+        facts = persistently(lambda: dict(connect(location).info("memory")))
     limit = int(facts.get("maxmemory", 0))
     return int(facts["used_memory"]) / limit if limit else 0.0
 
