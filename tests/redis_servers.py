@@ -116,13 +116,17 @@ class RedisServer:
         self.await_link()
 
     def await_link(self) -> None:
-        """Wait until this replica has caught up with its primary."""
+        """Wait until this replica has caught up with its primary, and the primary counts it."""
+        eventually(self._is_counted, "the replica has caught up", patience=20)
+
+    def _is_counted(self) -> bool:
         with self.client() as client:
-            eventually(
-                lambda: dict(client.info("replication")).get("master_link_status") == "up",
-                "the replica has caught up",
-                patience=20,
-            )
+            own = dict(client.info("replication"))
+        if own.get("master_link_status") != "up":
+            return False
+        with redis.Redis(host=HOST, port=own["master_port"], protocol=2) as primary:
+            replicas = [value for value in dict(primary.info("replication")).values() if isinstance(value, dict)]
+        return any(one["port"] == self.port and one["state"] == "online" for one in replicas)
 
     def pause(self) -> None:
         """Let it hang: connections stay, and nothing is answered."""
