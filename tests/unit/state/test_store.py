@@ -205,7 +205,7 @@ def test_a_task_of_a_batch_that_is_over_writes_nothing(server: RedisServer) -> N
 
 @pytest.mark.parametrize("emptied", ["cleared", "restarted"])
 def test_a_run_is_shut_out_though_the_server_has_forgotten_it(redis_servers: RedisServers, emptied: str) -> None:
-    """The state begins anew on an empty server: who wrote to the old one is not let in, at the same batch either."""
+    """The state begins anew on an empty server: who wrote to the old one stays out, at the same batch too."""
     server = redis_servers.start()
     old = Counts(f"{server.url}/x")
     old.begin(0)
