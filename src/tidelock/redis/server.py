@@ -92,7 +92,7 @@ def _check_keeps_data(client: redis.Redis, server: Location) -> None:
 
 
 def persistently(ask: Callable[[], Answer]) -> Answer:
-    """What ``ask`` answers; if the connection breaks, or no answer comes in time, it is asked `RETRIES` times more.
+    """What ``ask`` answers; if the connection breaks, or no answer comes, it is asked again, `RETRIES` times.
 
     So ``ask`` has to lead to the same end when it is repeated, whatever of it has happened already.
     """
