@@ -50,6 +50,7 @@ class Snapshots:
         State that has ended when the watermark stands at ``watermark_ms`` is left out, and its cells are removed.
 
         Raises:
+            Fenced: the epoch is not pinned any more, because another run has taken over.
             BackendUnavailable: the cache or the log does not work; the snapshots are as they were.
         """
         writer = self._log.take_over(f"the snapshot of epoch {epoch}")
@@ -81,7 +82,7 @@ class Snapshots:
         store: CellStore, shape: Shape, buckets: range, epoch: Epoch, watermark_ms: int
     ) -> Iterator[pa.RecordBatch]:
         for bucket in buckets:
-            cells, saved = store.bucket(bucket)
+            cells, saved = store.bucket(bucket, epoch)
             _sweep(store, bucket, cells, shape, epoch, watermark_ms)
             fields, versions = _at(cells, saved, epoch)
             kept = np.flatnonzero(~ended(shape, versions.values, watermark_ms))
