@@ -203,8 +203,8 @@ class OpenedState:
             return None
         if shape != _described(self._cached.shape):
             raise PipelineError(
-                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: give "
-                "the pipeline a new home"
+                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: "
+                "give the pipeline a new home"
             )
         return self._store.done()
 
