@@ -245,6 +245,18 @@ class CellStore:
 
     # -- whole buckets
 
+    def check_pinned(self, fence: Fence, server: str) -> None:
+        """See that all that was read since ``fence`` was set is one and the same state, of its pinned epoch.
+
+        Raises:
+            Fenced: a newer run has taken over.
+            BackendUnavailable: the server has restarted, or another one has taken over, since then.
+        """
+        data, facts = self._ask_all([command("GET", self._key("fence")), _SERVER])
+        now = self._checked(data, fence.token, None)
+        if now.pinned != fence.pinned or _run_id(facts) != server:
+            raise self._lost(f"it restarted, or was replaced, while epoch {fence.pinned} was copied")
+
     def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
         """All cells of a bucket, and the versions that were saved for the snapshot, as of one moment."""
 
