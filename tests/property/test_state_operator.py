@@ -96,9 +96,7 @@ class Job:
         self.done = Epoch(self.done + 1)
 
     def cells(self) -> list[object]:
-        pinned = self.fence.pinned
-        assert pinned is not None
-        read = (self.store.bucket(bucket(key), Epoch(pinned)) for key in "abcdef")
+        read = (self.store.bucket(bucket(key)) for key in "abcdef")
         return [(one.cells.to_pylist(), saved.cells.to_pylist()) for one, saved in read]
 
 
@@ -150,7 +148,7 @@ def test_snapshots_hold_what_has_not_ended(
     server = job.begin(watermark, pinned)
     model.epoch([], watermark)
     snapshots = Snapshots(f"file:{tmp_path}/{name}")
-    assert snapshots.take(job.store, job.shape, pinned, watermark * 1000) == len(model.state)
+    assert snapshots.take(job.store, job.shape, pinned, job.fence, server) == len(model.state)
     found = {}
     for keys, versions in snapshots.read(pinned):
         names = job.shape.key_codec().decode(keys.fields).column("k").to_pylist()

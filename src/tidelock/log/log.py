@@ -301,7 +301,7 @@ class LogWriter:
         self.log.check_there()
         tail = max((covers.last for covers in self.log.store.ranges()), default=BEFORE_FIRST)
         if tail < self.window.tail:
-            raise lost(self.log.url, f"the epochs from {tail + 1} to {self.window.tail}")
+            raise lost(self.log.shown, f"the epochs from {tail + 1} to {self.window.tail}")
 
     def _drop_other_attempts(self, manifest: Manifest) -> None:
         """Remove what tasks that were run twice have left for the epoch that is published now."""

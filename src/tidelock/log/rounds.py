@@ -62,7 +62,7 @@ class Reading:
         else:
             self.log.check_there()
             if self.tail is not None:
-                raise lost(self.log.url, f"all of its epochs, up to {self.tail}")
+                raise lost(self.log.shown, f"all of its epochs, up to {self.tail}")
         return ranges
 
     def ends(self) -> list[Epoch]:

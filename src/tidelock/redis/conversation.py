@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -9,9 +10,11 @@ from typing import Any, TypeVar
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from tidelock.redis.location import Location
-from tidelock.redis.server import connect, persistently, translated, with_room
+from tidelock.redis.server import RETRIES, connect, translated, with_room
 
 Answer = TypeVar("Answer")
+
+_FIRST_PAUSE = 0.05
 
 
 class Conversation:
@@ -52,7 +55,7 @@ _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 
 
 def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
-    """What ``work`` makes of a connection; if that breaks, or the server is full, it is done again from the start.
+    """What ``work`` makes of a connection; if that breaks, or the server is full, it is done again.
 
     So ``work`` has to lead to the same end when it is repeated, whatever of it has happened already.
 
@@ -61,12 +64,21 @@ def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answ
         PipelineError: the server refuses us.
     """
     with translated(location):
-        return with_room(location, lambda: persistently(lambda: _once(location, work)))
+        return with_room(location, lambda: _persistently(location, work))
 
 
-def _once(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
-    with _conversation(location) as conversation:
-        return work(conversation)
+def _persistently(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
+    pause = _FIRST_PAUSE
+    for attempt in range(RETRIES + 1):
+        try:
+            with _conversation(location) as conversation:
+                return work(conversation)
+        except ConnectionError:  # a server that hangs has had its time, as in `connect`
+            if attempt == RETRIES:
+                raise
+            time.sleep(pause)
+            pause *= 2
+    raise AssertionError("the last attempt returns or raises")
 
 
 @contextmanager

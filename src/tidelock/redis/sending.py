@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelock.redis.location import Location
-from tidelock.redis.server import check_copied, connect, copying_patience, persistently, translated, with_room
+from tidelock.redis.server import check_copied, connect, copying_patience, translated, with_room
 
 Command = tuple[Any, ...]
 
@@ -40,10 +40,6 @@ def send_when_room(location: Location, commands: Sequence[Command]) -> list[Any]
 
 
 def _exchange(location: Location, commands: Sequence[Command], *, copied: bool) -> list[Any]:
-    return persistently(lambda: _exchange_once(location, commands, copied=copied))
-
-
-def _exchange_once(location: Location, commands: Sequence[Command], *, copied: bool) -> list[Any]:
     pipeline: Any = connect(location).pipeline(transaction=False)
     for command in commands:
         pipeline.execute_command(*command)

@@ -1,7 +1,8 @@
 """A connection to a Redis server, made once per process, and what its troubles mean for us.
 
 A server that may drop data when it is full is refused: nothing here can be fetched again from elsewhere. Commands
-that got no answer are sent again a few times, so whatever is sent outside of a transaction has to be idempotent.
+whose connection broke are sent again a few times, so whatever is sent outside of a transaction has to be
+idempotent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
@@ -21,7 +22,6 @@ from redis.exceptions import (
     OutOfMemoryError,
     RedisError,
     ResponseError,
-    TimeoutError,
 )
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -31,9 +31,8 @@ from tidelock.redis.location import Location
 
 Answer = TypeVar("Answer")
 
-_PAUSES = (0.1, 0.3, 1.0)
-"""How many seconds to wait before what got no answer is sent again, and again."""
-RETRIES = len(_PAUSES)
+RETRIES = 3
+"""How often a connection that broke is made again."""
 
 _NO_ROOM_PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
@@ -54,7 +53,7 @@ def connect(location: Location) -> redis.Redis:
         if server not in _clients:
             client = _client(server)
             with translated(server):
-                persistently(lambda: _check_keeps_data(client, server))
+                _check_keeps_data(client, server)
             _clients[server] = client
         return _clients[server]
 
@@ -68,8 +67,8 @@ def _client(server: Location) -> redis.Redis:
         "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
-        # `persistently` asks again: a connection that did so, too, would multiply the attempts.
-        "retry": Retry(NoBackoff(), 0),
+        # A server that hangs has had its time: only connections that broke are made again.
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES, supported_errors=(ConnectionError,)),
     }
     if server.tls:
         options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}
@@ -89,21 +88,6 @@ def _check_keeps_data(client: redis.Redis, server: Location) -> None:
             f"{server.shown}: this server may drop data when it is full (its maxmemory-policy is {policy}): set "
             "it to noeviction, or use another server"
         )
-
-
-def persistently(ask: Callable[[], Answer]) -> Answer:
-    """What ``ask`` answers; if the connection breaks, or no answer comes, it is asked again, `RETRIES` times.
-
-    So ``ask`` has to lead to the same end when it is repeated, whatever of it has happened already.
-    """
-    for pause in _PAUSES:
-        try:
-            return ask()
-        except AuthenticationError:
-            raise
-        except (ConnectionError, TimeoutError):
-            time.sleep(pause)
-    return ask()
 
 
 @contextmanager
@@ -156,7 +140,7 @@ def share_used(location: Location) -> float:
         BackendUnavailable: the server does not answer.
     """
     with translated(location):
-        facts = persistently(lambda: dict(connect(location).info("memory")))
+        facts = dict(connect(location).info("memory"))
     limit = int(facts.get("maxmemory", 0))
     return int(facts["used_memory"]) / limit if limit else 0.0
 

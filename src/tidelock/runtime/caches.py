@@ -203,8 +203,8 @@ class OpenedState:
             return None
         if shape != _described(self._cached.shape):
             raise PipelineError(
-                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: give "
-                "the pipeline a new home"
+                f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: "
+                "give the pipeline a new home"
             )
         return self._store.done()
 
@@ -217,10 +217,12 @@ class OpenedState:
         elif going_on.way is Way.LOAD:
             keys = self._snapshots.load(going_on.epoch, self._store, header)
         if going_on.epoch < found.committed:
-            roll_back(self._home, self._cached.name, going_on.epoch, same_input=True)
-            loaded = "" if keys is None else f"{keys} keys were loaded from a snapshot and "
-            text = f"{loaded}epochs {going_on.epoch + 1} to {found.committed} are taken again"
+            text = f"epochs {going_on.epoch + 1} to {found.committed} are taken again"
             self._events.add("state lost", self._cached.name, text, going_on.epoch)
+            roll_back(self._home, self._cached.name, going_on.epoch, same_input=True)
+        if keys is not None:
+            text = f"{keys} keys, as of epoch {going_on.epoch}, from a snapshot"
+            self._events.add("state loaded", self._cached.name, text, going_on.epoch)
 
     # -- the logs that it would have to read again
 
@@ -249,12 +251,12 @@ class OpenedState:
 
     # -- while it runs
 
-    def _snapshot(self, epoch: Epoch, watermark_ms: int) -> Future[None]:
-        return self._workers.submit(self._take_snapshot, epoch, watermark_ms)
+    def _snapshot(self, epoch: Epoch, fence: Fence, server: str) -> Future[None]:
+        return self._workers.submit(self._take_snapshot, epoch, fence, server)
 
-    def _take_snapshot(self, epoch: Epoch, watermark_ms: int) -> None:
+    def _take_snapshot(self, epoch: Epoch, fence: Fence, server: str) -> None:
         try:
-            self._snapshots.take(self._store, self._cached.shape, epoch, watermark_ms)
+            self._snapshots.take(self._store, self._cached.shape, epoch, fence, server)
             self._release_logs(epoch)
         except Exception as error:
             self._events.add("snapshot failed", self._cached.name, f"of epoch {epoch}: {error}", epoch)

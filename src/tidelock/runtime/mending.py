@@ -45,6 +45,11 @@ class Mended:
     sinks: Mapping[str, Epoch]
     """By the names of sinks, the first epoch that they deliver again."""
 
+    @property
+    def kind(self) -> str:
+        """What kind of event it is."""
+        return "logs lost" if self.lost else "state lost"
+
     def __str__(self) -> str:
         lost = "; ".join(f"log {name} has lost {what}" for name, what in self.lost.items())
         again = ", ".join(

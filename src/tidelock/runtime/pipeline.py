@@ -59,8 +59,8 @@ class Pipeline:
         outage_patience: for how many seconds a store or server may be away before the pipeline stops.
         max_pending_epochs: how many epochs that somebody has still to read a log may hold before its writer waits.
         max_pending_bytes: the same in bytes.
-        snapshot_every: after how many epochs state that is in a cache is copied to the home. The fewer, the less is
-            computed again when the cache is lost, and the more is copied.
+        snapshot_every: after how many epochs state that is in a cache is copied to the home. The fewer, the less
+            is computed again when the cache is lost, and the more is copied.
     """
 
     def __init__(

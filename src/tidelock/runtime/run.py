@@ -89,7 +89,7 @@ class Run:
                 self.home,
                 record,
                 safe=kept_epochs(self.home, record),
-                tell=lambda mended: self._events.add("logs lost", None, str(mended)),
+                tell=lambda mended: self._events.add(mended.kind, None, str(mended)),
             )
         return record is not None
 

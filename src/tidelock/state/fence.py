@@ -53,12 +53,3 @@ class Fence:
             )
         if batch is not None and self.batch != batch:
             raise Fenced(f"{where}: batch {batch} is over, batch {self.batch} has begun; nothing was written")
-
-    def check_pinned(self, where: str, epoch: int) -> None:
-        """See that all versions of ``epoch`` are still there, for its snapshot.
-
-        Raises:
-            Fenced: another run has taken over, or another snapshot is being taken.
-        """
-        if self.pinned != epoch:
-            raise Fenced(f"{where}: epoch {epoch} is not pinned any more, so there is no snapshot of it")

@@ -234,23 +234,29 @@ class CellStore:
 
     # -- whole buckets
 
-    def bucket(self, bucket: int, pinned: Epoch) -> tuple[Bucket, Bucket]:
-        """All cells of a bucket, and the versions saved for the snapshot of ``pinned``, as of one moment.
+    def check_pinned(self, fence: Fence, server: str) -> None:
+        """See that all that was read since ``fence`` was set is one and the same state, of its pinned epoch.
 
         Raises:
-            Fenced: the epoch is not pinned any more, and versions of it may be lost.
-            BackendUnavailable: the server does not answer, or has lost the state.
+            Fenced: a newer run has taken over.
+            BackendUnavailable: the server has restarted, or another one has taken over, since then.
         """
-        reads = [
-            command("GET", self._key("fence")),
-            command("HGETALL", self._bucket(bucket)),
-            command("HGETALL", self._saved(bucket)),
-        ]
-        answers = converse(self._location, lambda talk: talk.ask_if_unchanged(reads))
-        assert answers is not None  # nothing is watched
-        fence, cells, saved = answers
-        self._decoded(fence).check_pinned(self.shown, pinned)
-        return Bucket.of(cells), Bucket.of(saved)
+        data, facts = self._ask_all([command("GET", self._key("fence")), _SERVER])
+        now = self._checked(data, fence.token, None)
+        if now.pinned != fence.pinned or _run_id(facts) != server:
+            raise self._lost(f"it restarted, or was replaced, while epoch {fence.pinned} was copied")
+
+    def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
+        """All cells of a bucket, and the versions that were saved for the snapshot, as of one moment."""
+
+        def read(talk: Conversation) -> tuple[Bucket, Bucket]:
+            reads = [command("HGETALL", self._bucket(bucket)), command("HGETALL", self._saved(bucket))]
+            answers = talk.ask_if_unchanged(reads)
+            assert answers is not None  # nothing is watched
+            cells, saved = answers
+            return Bucket.of(cells), Bucket.of(saved)
+
+        return converse(self._location, read)
 
     def load(self, keys: Keys, cells: pa.BinaryArray) -> None:
         """Put cells into the store, whatever is there. For a state that nobody writes to."""
@@ -310,14 +316,11 @@ class CellStore:
         return self._checked(data, token, None)
 
     def _checked(self, data: bytes | None, token: int, batch: int | None) -> Fence:
-        fence = self._decoded(data)
-        fence.check(self.shown, token, batch)
-        return fence
-
-    def _decoded(self, data: bytes | None) -> Fence:
         if data is None:
             raise self._lost("it holds nothing of it any more")
-        return Fence.decode(data)
+        fence = Fence.decode(data)
+        fence.check(self.shown, token, batch)
+        return fence
 
     def _lost(self, what: str) -> BackendUnavailable:
         return BackendUnavailable(

@@ -40,7 +40,7 @@ def contents(snapshots: Snapshots, epoch: int) -> dict[str, int | None]:
 
 
 def take(snapshots: Snapshots, counts: Counts, epoch: int) -> int:
-    return snapshots.take(counts.store, SHAPE, Epoch(epoch), 0)
+    return snapshots.take(counts.store, SHAPE, Epoch(epoch), counts.fence, counts.server)
 
 
 def stored_keys(server: RedisServer, path: str) -> int:
@@ -186,9 +186,9 @@ def test_a_snapshot_is_given_up_when_another_run_takes_over(redis_url: str, snap
     old.run(2, MANY, pinned=0)
     new = Counts(redis_url, 2, create=False)
     for pinned in (None, 2):
-        with pytest.raises(Fenced, match="epoch 0 is not pinned any more, so there is no snapshot of it"):
+        with pytest.raises(Fenced, match="a run has taken this state over"):
             take(snapshots, old, 0)
-        new.run(new.done + 1, MANY, pinned=pinned)
+        new.run(new.done + 1, MANY, pinned)
     assert snapshots.epochs() == []
     take(snapshots, new, 2)
     assert contents(snapshots, 2) == dict.fromkeys(KEYS, 3)
@@ -206,6 +206,10 @@ def test_a_snapshot_that_fails_leaves_the_one_before(redis_servers: RedisServers
         take(snapshots, counts, 1)
     assert contents(snapshots, 0) == MANY
     server.start()
+    with pytest.raises(BackendUnavailable, match="it restarted, or was replaced, while epoch 1 was copied"):
+        take(snapshots, counts, 1)
+    assert contents(snapshots, 0) == MANY
+    counts.run(3, MANY, pinned=1)
     take(snapshots, counts, 1)
     assert contents(snapshots, 1) == dict.fromkeys(KEYS, 2)
 
@@ -235,12 +239,12 @@ def test_a_cell_that_has_changed_is_not_dropped(redis_url: str) -> None:
     counts = Counts(redis_url)
     counts.run(0, {"a": 1})
     counts.run(1, {"a": None}, pinned=0)
-    found, _ = counts.store.bucket(bucket("a"), Epoch(0))
+    found, _ = counts.store.bucket(bucket("a"))
     counts.run(2, {"a": 5}, pinned=0)
     assert counts.store.drop(bucket("a"), found.fields, found.cells) == 0
     assert counts.counts(["a"]) == {"a": 5}
     counts.run(3, {"a": None}, pinned=0)
-    found, _ = counts.store.bucket(bucket("a"), Epoch(0))
+    found, _ = counts.store.bucket(bucket("a"))
     assert Cells(found.cells).newest().values.to_pylist() == [None]
     assert counts.store.drop(bucket("a"), found.fields, found.cells) == 1
     nothing = pa.array([], pa.binary())
