@@ -91,7 +91,7 @@ def test_usual_findings(what: CacheFound, going_on: Resume) -> None:
 def test_what_is_missing_is_told() -> None:
     with pytest.raises(
         Unrecoverable,
-        match=r"finished epoch 7, but the cache does not have its state and there is no snapshot, .* after epoch 4\)",
+        match=r"epoch 7, but the cache does not have its state and there is no snapshot, .* after epoch 4\)",
     ):
         resume(found(cached=None, snapshots=frozenset()))
     with pytest.raises(Unrecoverable, match="the cache is at epoch 2 and the newest snapshot is of epoch 3"):

@@ -10,7 +10,7 @@ import pytest
 
 from tidelock.errors import PipelineError, SchemaMismatch
 from tidelock.state import aggregates
-from tidelock.state.aggregates import Aggregation, Groups
+from tidelock.state.aggregates import Aggregation, Groups, hash_name
 
 
 def told(aggregation: Aggregation, **columns: pa.Array) -> Any:
@@ -92,3 +92,12 @@ def test_the_last_of_lists_cannot_be_told() -> None:
 def test_top_k_wants_at_least_one(k: int) -> None:
     with pytest.raises(PipelineError, match=rf"top_k wants the {k} largest values: ask for 1 or more"):
         aggregates.top_k("v", k)
+
+
+def test_different_values_are_told_from_their_hashes() -> None:
+    aggregation = aggregates.approx_distinct("v")
+    assert (aggregation.inputs, aggregation.hashed) == ((), ("v",))
+    hashes = np.random.default_rng(3).integers(-(2**63), 2**63 - 1, 50, np.int64)
+    columns = {hash_name("v"): pa.array([None, *hashes, *hashes])}
+    assert told(aggregation, **columns) == pytest.approx(50, abs=4)
+    assert told(aggregation, **{hash_name("v"): NULLS}) == 0
