@@ -73,11 +73,16 @@ class Custom:
 
     The function gets the rows and the state (the keys, and the columns of state: null for a new key) and returns
     the output and the new state. A key whose state it does not return has none from then on.
+
+    Raises:
+        SchemaMismatch: the state has no columns.
     """
 
     def __init__(
         self, function: Any, keys: pa.Schema, values: pa.Schema, output: pa.Schema, *, pandas: bool
     ) -> None:
+        if not len(values):
+            raise SchemaMismatch("the state has no columns: declare at least one, as in state='seen boolean'")
         self._function = function
         self._keys = keys
         self._values = values
