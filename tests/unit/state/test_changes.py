@@ -131,3 +131,8 @@ def test_arrow_tables_are_checked_as_well() -> None:
 def test_what_a_function_raises_itself_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         change(lambda rows, state: 1 // 0)
+
+
+def test_a_state_has_columns() -> None:
+    with pytest.raises(SchemaMismatch, match="the state has no columns: declare at least one"):
+        Custom(arrow_sums, KEYS, pa.schema([]), OUTPUT, pandas=False)
