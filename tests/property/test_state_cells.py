@@ -119,7 +119,7 @@ class Operator(RuleBasedStateMachine):
 
 
 TestOperator = Operator.TestCase
-TestOperator.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestOperator.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 
 def test_a_cell_from_the_future_is_told_from_one_that_is_written_again() -> None:
