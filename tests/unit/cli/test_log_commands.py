@@ -144,7 +144,7 @@ def test_verify_is_content_with_a_whole_log(log: EpochLog, ask: Answer) -> None:
         (lambda folder: shorten(part(folder, 1)), "not the"),
         (lambda folder: part(folder, 1).unlink(), "epoch 1 is missing"),
         (lambda folder: flip_a_byte(manifest(folder, 1)), "the manifest of epoch 1 is torn or damaged"),
-        (lambda folder: manifest(folder, 1).unlink(), "the manifest of epoch 1 is missing"),
+        (lambda folder: manifest(folder, 1).unlink(), "has lost the manifest of epoch 1"),
         (lambda folder: flip_a_byte(folder / "log.json"), "the log's header is torn or damaged"),
     ],
 )
