@@ -1,7 +1,8 @@
 """A connection to a Redis server, made once per process, and what its troubles mean for us.
 
 A server that may drop data when it is full is refused: nothing here can be fetched again from elsewhere. Commands
-that got no answer are sent again a few times, so whatever is sent outside of a transaction has to be idempotent.
+that lost their connection are sent again for a while, so whatever is sent outside of a transaction has to be
+idempotent.
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemoryError, RedisError, ResponseError
+from redis.backoff import ConstantBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -23,8 +31,7 @@ from tidelock.redis.location import Location
 
 Answer = TypeVar("Answer")
 
-_RETRIES = 3
-_NO_ROOM_PAUSE = 0.1
+_PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
 _clients: dict[Location, redis.Redis] = {}
@@ -57,7 +64,8 @@ def _client(server: Location) -> redis.Redis:
         "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+        # A server that is away is tried again for as long as the timeout says; one that hangs has had that time.
+        "retry": Retry(ConstantBackoff(_PAUSE), int(server.timeout / _PAUSE), (ConnectionError,)),
     }
     if server.tls:
         options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}
@@ -119,7 +127,7 @@ def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
         except OutOfMemoryError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_NO_ROOM_PAUSE)
+            time.sleep(_PAUSE)
 
 
 def share_used(location: Location) -> float:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import LogCorrupt
+from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.log import EpochLog
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a log was found to hold."""
+
+    newest: Epoch = BEFORE_FIRST
+    pending_epochs: int = 0
+    pending_bytes: int = 0
+    bytes_held: int = 0
 
 
 class PendingLog:
@@ -16,6 +28,13 @@ class PendingLog:
         self.log = log
         self._readers = tuple(readers)
         self._sizes: dict[EpochRange, int] = {}
+        self._seen = Look()
+
+    def look(self) -> Look:
+        """What the log holds, for those who only tell it: what was last seen while its store is away."""
+        with suppress(BackendUnavailable):
+            self._seen = Look(self.newest(), *self.measure(), self.bytes_held())
+        return self._seen
 
     def measure(self) -> tuple[int, int]:
         """The epochs and the bytes that the slowest of the job's own readers has not finished."""

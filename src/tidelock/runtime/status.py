@@ -6,13 +6,13 @@ import time
 from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import LogNotFound
+from tidelock.errors import BackendUnavailable, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.recovery import State
 from tidelock.redis.location import masked
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
-from tidelock.runtime.pending import PendingLog
+from tidelock.runtime.pending import Look, PendingLog
 from tidelock.runtime.supervisor import Supervisor
 from tidelock.spark.checkpoint import Checkpoint
 
@@ -22,7 +22,8 @@ _STALE_RATE = 10.0
 
 def running_status(supervisor: Supervisor, events: Events, began: float) -> dict[str, Any]:
     """The status document of a pipeline that this process runs."""
-    segments = [_running(supervisor, segment) for segment in supervisor.record.segments]
+    logs = {name: pending.look() for name, pending in supervisor.pending.items()}
+    segments = [_running(supervisor, segment, logs) for segment in supervisor.record.segments]
     return {
         "pipeline": supervisor.record.pipeline,
         "state": "failed" if supervisor.machine.gave_up else "stopped" if supervisor.machine.done else "running",
@@ -65,11 +66,11 @@ def _subjects(record: Record) -> dict[str, str]:
     return {subject: masked(url) for subject, url in record.subjects.items()}
 
 
-def _running(supervisor: Supervisor, segment: SegmentRecord) -> dict[str, Any]:
+def _running(supervisor: Supervisor, segment: SegmentRecord, logs: dict[str, Look]) -> dict[str, Any]:
     machine, gauge = supervisor.machine, supervisor.gauges[segment.name]
     fresh = time.monotonic() - gauge.at < _STALE_RATE
     return {
-        **_where(segment, machine.epoch(segment.name), supervisor.pending),
+        **_where(segment, machine.epoch(segment.name), logs),
         "state": _state(supervisor, segment.name),
         "state_rows": gauge.state_rows,
         "state_bytes": gauge.state_bytes,
@@ -93,8 +94,8 @@ def _state(supervisor: Supervisor, segment: str) -> str:
 def _resting(home: Home, record: Record, segment: SegmentRecord) -> dict[str, Any]:
     epoch = Checkpoint(None, home.checkpoint(segment.name)).position()
     pending = {s.name: _pending(s, record) for s in record.segments if s.log is not None}
-    known = {name: found for name, found in pending.items() if found is not None}
-    return {**_where(segment, epoch, known), "state": "stopped", **_last_known(home, segment.name)}
+    looks = {name: found.look() for name, found in pending.items() if found is not None}
+    return {**_where(segment, epoch, looks), "state": "stopped", **_last_known(home, segment.name)}
 
 
 def _last_known(home: Home, segment: str) -> dict[str, Any]:
@@ -111,23 +112,22 @@ def _pending(segment: SegmentRecord, record: Record) -> PendingLog | None:
     assert segment.log is not None
     try:
         return PendingLog(EpochLog.open(segment.log), record.readers(segment.name))
-    except LogNotFound:
+    except (LogNotFound, BackendUnavailable):
         return None
 
 
-def _where(segment: SegmentRecord, epoch: Epoch, pending: dict[str, PendingLog]) -> dict[str, Any]:
+def _where(segment: SegmentRecord, epoch: Epoch, logs: dict[str, Look]) -> dict[str, Any]:
     """What can be said of a segment by looking at its position and at the logs."""
-    ahead = [pending[log].newest() + lag for log, lag in segment.inputs if log in pending]
+    ahead = [logs[log].newest + lag for log, lag in segment.inputs if log in logs]
     lag = max(0, max(ahead) - epoch) if ahead else 0
-    own = pending.get(segment.name)
-    waiting = own.measure() if own else (0, 0)
+    own = logs.get(segment.name, Look())
     return {
         "name": segment.name,
         "operators": list(segment.operators),
         "inputs": [log for log, _ in segment.inputs],
         "epoch": epoch if epoch > BEFORE_FIRST else -1,
         "lag": lag,
-        "log_bytes": own.bytes_held() if own else 0,
-        "pending_epochs": waiting[0],
-        "pending_bytes": waiting[1],
+        "log_bytes": own.bytes_held,
+        "pending_epochs": own.pending_epochs,
+        "pending_bytes": own.pending_bytes,
     }
