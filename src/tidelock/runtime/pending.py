@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.log import EpochLog
+
+_ASK_EVERY = 0.2
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class PendingLog:
         self._readers = tuple(readers)
         self._sizes: dict[EpochRange, int] = {}
         self._seen = Look()
+        self._asked, self._used = 0.0, 0.0
 
     def look(self) -> Look:
         """What the log holds, for those who only tell it: what was last seen while its store is away."""
@@ -43,6 +47,13 @@ class PendingLog:
         done = self.slowest()
         waiting = [covers for covers in self.log.ranges() if covers.last > done]
         return sum(covers.size for covers in waiting), sum(map(self._size, waiting))
+
+    def share_used(self) -> float:
+        """How much of the memory for this log is used; asked for at most a few times a second."""
+        now = time.monotonic()
+        if now - self._asked > _ASK_EVERY:
+            self._asked, self._used = now, self.log.store.share_used()
+        return self._used
 
     def slowest(self) -> Epoch:
         """The epoch that all readers have finished."""
