@@ -64,9 +64,13 @@ def counting(bench: Bench, fault: faults.Fault, counter: Path) -> tuple[tidelock
     return pipeline, bench.collect(pipeline, "counts")
 
 
-def check_counts(kept: Rows) -> None:
+def expected() -> dict[tuple[Any, ...], tuple[Any, ...]]:
     by_key = {k: [i for i in range(EPOCHS * ROWS) if i % ROWS % 3 == k] for k in range(3)}
-    assert present(kept, EPOCHS - 1) == {(k,): (k, len(some), sum(some)) for k, some in by_key.items()}
+    return {(k,): (k, len(some), sum(some)) for k, some in by_key.items()}
+
+
+def check_counts(kept: Rows) -> None:
+    assert present(kept, EPOCHS - 1) == expected()
     assert sorted(kept) == list(range(EPOCHS)), "every epoch was delivered"
 
 
@@ -117,6 +121,30 @@ def test_logs_in_several_places_make_one_pipeline(
     }
     for url in logs.values():
         assert EpochLog.open(url).ranges()[-1].last == EPOCHS - 1
+
+
+def test_a_server_that_comes_back_empty_costs_no_row(
+    spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run], redis_servers: RedisServers
+) -> None:
+    server, blocked = redis_servers.start(), tmp_path / "blocked"
+    pipeline, kept = counting(bench, faults.raising_after(blocked, "let go"), tmp_path / "counter")
+    run = pipeline.start(spark, tmp_path / "home", log=f"{server.url}/job?timeout=0.5", last_epoch=EPOCHS - 1)
+    started.append(run)
+    eventually(lambda: sorted(kept) == [0, 1, 2] and head(run)["epoch"] >= 4, "epoch 3 is stuck, later ones wait")
+    server.restart(empty=True)
+    blocked.touch()
+    with pytest.raises(tidelock.TidelockError):
+        run.wait(120)
+
+    # Spark's file source takes all that it has seen before into the first epoch that it makes again.
+    run = pipeline.start(spark, tmp_path / "home")
+    started.append(run)
+    eventually(lambda: present(kept, EPOCHS) == expected(), "every row is counted")
+    run.stop()
+    assert run.wait(120)
+    assert present(kept, EPOCHS) == expected(), "every row is counted once"
+    (back,) = (event for event in Home(tmp_path / "home").events() if event["kind"] == "went back")
+    assert "checked goes on after epoch 2, keep_counts goes on after epoch 2" in back["text"]
 
 
 def test_places_for_logs_that_are_not_there(spark: SparkSession, bench: Bench, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class CheckpointCopy:
             BackendUnavailable: the target does not work, or Spark cleans up faster than files can be copied.
         """
         for _ in range(_ATTEMPTS):
-            found = {path: self._copy_file(path) for path in _listed(self._location, batch)}
+            found = {path: self._copy_file(path) for path in listed(self._location, batch)}
             copied = {path: file for path, file in found.items() if file is not None}
             if len(copied) == len(found):
                 return copied
@@ -156,7 +156,7 @@ def committed(location: str) -> dict[int, Epoch]:
     raise BackendUnavailable(f"{location}: Spark cleans up faster than the offset log can be read")
 
 
-def _listed(root: Path, batch: int) -> list[str]:
+def listed(root: Path, batch: int) -> list[str]:
     """The files of the batches up to ``batch``."""
     numbered = [path for path in _walk(root) if is_numbered(path) and belongs(path, batch)]
     others = [path for path in _walk(root) if not is_numbered(path) and belongs(path, batch)]

@@ -25,7 +25,7 @@ class Event:
 
     ``kind`` is one of: `run started`, `run resumed`, `run ended`, `restored`, `stop asked`, `task retry`,
     `executor lost`, `segment failed`, `segment restart`, `segment recovered`, `set aside`, `gave up`, `backup
-    failed`, `no task retries`, `plan changed`.
+    failed`, `no task retries`, `plan changed`, `went back`.
     """
 
     at: float

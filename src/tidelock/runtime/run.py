@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelock.epochs import Epoch
 from tidelock.errors import BatchFailed, PipelineError
+from tidelock.runtime.adjusting import adjust_home
 from tidelock.runtime.backup import Backup, release
 from tidelock.runtime.drifting import Watch
 from tidelock.runtime.events import Event, Events
@@ -57,6 +58,7 @@ class Run:
             chosen = plan if plan is not None else stored
             self.prepared = prepare(pipeline, spark, chosen)
             segments = settle(self.prepared, home, spark, asked=plan is not None)
+            self._go_back(adjust_home(home))
             last = None if last_epoch is None else Epoch(last_epoch)
             self._supervisor = Supervisor(segments, home, pipeline.care, self._events, last_epoch=last)
         except BaseException:
@@ -108,6 +110,11 @@ class Run:
         return {**running_status(self._supervisor, self._events, self._began), "drift": self._drift}
 
     # -- inside
+
+    def _go_back(self, versions: dict[str, Epoch] | None) -> None:
+        if versions is not None:
+            where = ", ".join(f"{name} goes on after epoch {epoch}" for name, epoch in versions.items())
+            self._events.add("went back", None, f"a log has lost epochs: {where}")
 
     def _run(self) -> None:
         copying = self._start_backup()

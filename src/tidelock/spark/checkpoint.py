@@ -57,6 +57,11 @@ class BatchOffsets:
         return [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
 
     @property
+    def logs(self) -> dict[str, str]:
+        """The identities of the logs, by their names."""
+        return {log["name"]: log["tidelock"] for log in self._logs}
+
+    @property
     def _logs(self) -> list[dict[str, Any]]:
         """The offsets that `TidelockSource` made; a Kafka topic of that name has no text as its value."""
         return [s for s in self.sources if isinstance(s.get("tidelock"), str)]
@@ -89,6 +94,11 @@ class Checkpoint:
         """The committed batches that Spark still knows, oldest first, each with the epoch at which it ends."""
         kept = self._numbers("offsets") & self._numbers("commits")
         return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
+
+    def logs_read(self) -> dict[str, str]:
+        """The logs that its newest batch reads: their identities, by their names."""
+        newest = max(self._numbers("offsets"), default=None)
+        return {} if newest is None else self.offsets(newest).logs
 
     def is_committed(self, batch: int) -> bool:
         """Whether Spark has finished the batch for good."""
