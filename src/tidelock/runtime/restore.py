@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import InternalError, PipelineError
-from tidelock.recovery import Adjusted, Found, Held, Link, Unrecoverable, adjust, violations
+from tidelock.recovery import Adjusted, Found, Held, Unrecoverable, adjust, violations
 from tidelock.runtime.backup_generations import copied_record, current_generation
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.home import Home, Record
@@ -185,17 +185,10 @@ class _Restoration:
             self._states[name].place_entry(step.version)
         rewound = 0
         if window is not None:
-            rewound = self._logs[name].place(window, step, self._positions(name, adjusted))
+            versions = {segment: other.version for segment, other in adjusted.steps.items()}
+            readers = self._record.reader_positions(name, versions)
+            rewound = self._logs[name].place(window, step, readers)
         return RestoredSegment(self._checkpoints[name].copied, step.version, rewound, step.restart_log)
-
-    def _positions(self, log: str, adjusted: Adjusted) -> dict[str, Epoch]:
-        """Where the readers of a log are: as far back as the slowest of their readings."""
-        found: dict[str, Epoch] = {}
-        for reader in self._record.segments:
-            lags = [lag for read, lag in reader.inputs if read == log]
-            if lags:
-                found[reader.name] = Link(log, max(lags)).position(adjusted.version(reader.name))
-        return found
 
 
 def _moved(record: Record, home: Home) -> Record:
