@@ -143,8 +143,8 @@ def test_a_server_that_comes_back_empty_costs_no_row(
     run.stop()
     assert run.wait(120)
     assert present(kept, EPOCHS) == expected(), "every row is counted once"
-    (back,) = (event for event in Home(tmp_path / "home").events() if event["kind"] == "went back")
-    assert "checked goes on after epoch 2, keep_counts goes on after epoch 2" in back["text"]
+    (back,) = (event for event in Home(tmp_path / "home").events() if event["kind"] == "logs lost")
+    assert "log checked has lost everything; done again: checked from epoch 3" in back["text"]
 
 
 def test_places_for_logs_that_are_not_there(spark: SparkSession, bench: Bench, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def batches_needed(every: int) -> int:
     """How many batches a checkpoint has to remember, so that it can always go back to the newest snapshot.
 
     >>> batches_needed(20), batches_needed(400)
-    (100, 902)
+    (142, 902)
     """
     return max(_SPARKS_OWN, 2 * (every + _MOST_BATCHES_BEHIND) + 2)
 
@@ -40,7 +40,7 @@ class SnapshotSchedule:
     every: int
     take: TakeSnapshot
     newest: Epoch
-    """The epoch of the newest snapshot, or the one at which the run began to count."""
+    """The epoch of the newest snapshot; `BEFORE_FIRST` if there is none."""
     batches: int = 0
     """How many batches have begun since."""
     pinned: Epoch | None = None

@@ -163,7 +163,7 @@ class OpenedState:
 
     def gate(self, gate: Gate) -> Gate:
         """The gate for batches that change the state."""
-        newest = max(self._snapshots.epochs(), default=self._done)
+        newest = max(self._snapshots.epochs(), default=BEFORE_FIRST)
         schedule = SnapshotSchedule(self._every, self._snapshot, newest)
         return CachedGate(
             gate,

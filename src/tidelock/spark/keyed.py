@@ -147,7 +147,8 @@ class Keyed:
             function: takes and returns two Arrow tables, or two pandas frames.
             state: the columns of the state, as in `total long, seen timestamp`.
             output: the columns of the output.
-            pandas: call it with pandas frames.
+            pandas: call it with pandas frames. A column of whole numbers with nulls in it is one of floating
+                numbers there, which are exact up to 2**53 only.
 
         Raises:
             SchemaMismatch: a schema cannot be read, or has a type that cannot be kept.

@@ -6,8 +6,9 @@ An aggregation keeps some columns of state for every key. `lift` turns rows into
 row; `merge` makes one row per key out of several. The state of before and the lifted rows of an epoch are merged
 in one go, for all keys together: no loop over keys or rows.
 
-Nulls do not count, as in SQL. Results do not depend on the order of the rows, but for the last digits of sums of
-floating numbers.
+Nulls do not count, as in SQL. A NaN makes sums and means NaN; among what is compared it comes after all numbers:
+it is told only where there are too few of them. Results do not depend on the order of the rows, but for the last
+digits of sums of floating numbers.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class _Mean(Aggregation):
 
     def lift(self, rows: pa.Table) -> Columns:
         values = _column(rows, self.column)
-        return {"s": values.cast(pa.float64()), "n": pc.is_valid(values).cast(pa.int64())}
+        return {"s": values.cast(pa.float64(), safe=False), "n": pc.is_valid(values).cast(pa.int64())}
 
     def merge(self, groups: Groups, state: Columns) -> Columns:
         return {name: groups.aggregate(state[name], "sum") for name in ("s", "n")}
@@ -163,11 +164,12 @@ class _Last(Aggregation):
         return tuple(dict.fromkeys((self.column, self.by)))
 
     def state(self, rows: pa.Schema) -> dict[str, Any]:
-        return {"at": _ordered(rows, self.by), "v": rows.field(self.column).type}
+        return {"at": _ordered(rows, self.by), "v": _ordered(rows, self.column)}
 
     def lift(self, rows: pa.Table) -> Columns:
-        values, moments = _column(rows, self.column), _column(rows, self.by)
-        return {"at": pc.if_else(pc.is_valid(values), moments, pa.scalar(None, moments.type)), "v": values}
+        columns = {"at": _column(rows, self.by), "v": _column(rows, self.column)}
+        both = pc.and_(*map(pc.is_valid, columns.values()))
+        return {name: pc.if_else(both, column, pa.scalar(None, column.type)) for name, column in columns.items()}
 
     def merge(self, groups: Groups, state: Columns) -> Columns:
         # Of several rows at the same moment the largest value is taken, so that the order of rows does not matter.
@@ -307,7 +309,6 @@ def _summed(rows: pa.Schema, name: str) -> Any:
 
 def _ordered(rows: pa.Schema, name: str) -> Any:
     kind = rows.field(name).type
-    nested = pa.types.is_nested(kind) or pa.types.is_boolean(kind)
-    if nested or builtins.any(test(kind) for test in (pa.types.is_null, pa.types.is_interval)):
+    if builtins.any(test(kind) for test in (pa.types.is_nested, pa.types.is_null, pa.types.is_interval)):
         raise SchemaMismatch(f"{name} has the type {kind}, which has no order: cast it")
     return kind

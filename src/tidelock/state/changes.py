@@ -86,7 +86,6 @@ class Custom:
 
     def __call__(self, rows: pa.Table, groups: Groups, state: pa.Table) -> tuple[pa.Table, pa.Table, Flags]:
         """Call the function, and find the keys of what it returns."""
-        rows = rows.drop_columns([name for name in rows.column_names if "#" in name])
         answer = self._function(*(self._given(table) for table in (rows, state)))
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise SchemaMismatch("the function has to return two tables: the output and the new state")
@@ -118,16 +117,29 @@ class Custom:
 
 def _fitted(given: Any, schema: pa.Schema, what: str) -> pa.Table:
     """What a function returned, with exactly these columns."""
-    table = given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
-    missing = [name for name in schema.names if name not in table.column_names]
-    if missing:
-        raise SchemaMismatch(
-            f"the {what} lacks {', '.join(missing)}; the function returned {', '.join(table.column_names) or None}"
-        )
     try:
+        table = _table(given, what)
+        missing = [name for name in schema.names if name not in table.column_names]
+        if missing:
+            raise SchemaMismatch(
+                f"the {what} lacks {', '.join(missing)}; the function returned "
+                f"{', '.join(table.column_names) or 'no columns'}"
+            )
         return table.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+    except (pa.ArrowException, KeyError, ValueError) as error:
         raise SchemaMismatch(f"the {what} does not have the declared types: {error}") from error
+
+
+def _table(given: Any, what: str) -> pa.Table:
+    if isinstance(given, pa.Table):
+        return given
+    import pandas as pd  # a task that does not use it does not wait for it
+
+    if not isinstance(given, pd.DataFrame):
+        raise SchemaMismatch(
+            f"the {what} is of the type {type(given).__name__}: return an Arrow table or a pandas frame"
+        )
+    return pa.Table.from_pandas(given, preserve_index=False)
 
 
 def _nothing(schema: pa.Schema, rows: int) -> pa.Table:

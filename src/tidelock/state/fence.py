@@ -19,9 +19,9 @@ from tidelock.errors import Fenced
 class Fence:
     """Who writes, and which epoch.
 
-    ``token`` grows with every run of the operator. ``begun`` is the last epoch of the batch that was begun last,
-    ``batch`` its number, ``watermark`` its watermark in milliseconds. ``pinned`` is the epoch of the snapshot that
-    is being taken, if one is.
+    ``token`` is drawn at random by every run of the operator: so it also differs from those that a server has
+    forgotten. ``begun`` is the last epoch of the batch that was begun last, ``batch`` its number, ``watermark``
+    its watermark in milliseconds. ``pinned`` is the epoch of the snapshot that is being taken, if one is.
     """
 
     token: int

@@ -142,7 +142,7 @@ class CachedOperator:
             ends = self._ends(rows, groups, ends, self._shape.expiry)
         keys = rows.select(self._shape.keys.names).take(pa.array(first))
         state = pa.table({**_columns(keys), **_columns(table)})
-        output, changed, kept = self._change(rows, groups, state)
+        output, changed, kept = self._change(rows.drop_columns([BUCKET]), groups, state)
         values = self._encoded(changed, ends, kept)
         doomed, saved = _saved(cells, fence)
         return Writes(written(fence.begun, values, before), doomed, saved), output

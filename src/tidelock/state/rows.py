@@ -42,6 +42,7 @@ class RowCodec:
 
     def __init__(self, schema: pa.Schema, what: str) -> None:
         self.schema = schema
+        self._what = what
         self._nulls = (len(schema) + 7) // 8
         self._columns: list[_Column] = []
         place = self._nulls
@@ -54,7 +55,11 @@ class RowCodec:
     # -- to bytes
 
     def encode(self, rows: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
-        """One byte string for each row; the columns are taken by name."""
+        """One byte string for each row; the columns are taken by name.
+
+        Raises:
+            SchemaMismatch: a list has a null in it.
+        """
         count = rows.num_rows
         fixed = np.zeros((count, self.fixed), np.uint8)
         tails = []
@@ -64,11 +69,11 @@ class RowCodec:
             fixed[:, number // 8] |= (~there).astype(np.uint8) << (number % 8)
             part = slice(column.place, column.place + column.width)
             if column.is_string:
-                tail = _binary(values)
+                tail = _binary(values, f"{self._what}: {column.name}")
                 tails.append(tail)
                 fixed[:, part] = content(tail)[2].astype("<u4").view(np.uint8).reshape(count, _LENGTH)
             else:
-                fixed[:, part] = np.where(there[:, None], _octets(values, column), 0)
+                fixed[:, part] = np.where(there[:, None], _octets(values), 0)
         if not tails:
             return strings(fixed)
         return pc.binary_join_element_wise(strings(fixed), *tails, pa.scalar(b""))
@@ -121,29 +126,30 @@ def _there(values: pa.Array) -> Any:
     return pc.is_valid(values).to_numpy(zero_copy_only=False)
 
 
-def _octets(values: pa.Array, column: _Column) -> Octets:
-    if pa.types.is_boolean(column.kind):
-        values = values.cast(_BYTE)
-    elif pa.types.is_floating(column.kind):
-        # -0.0 is 0.0, and there is one NaN: equal numbers have equal bytes.
-        numbers = values.to_numpy(zero_copy_only=False) + 0.0
-        numbers = np.where(np.isnan(numbers), np.nan, numbers)
-        return numbers.astype(column.kind.to_pandas_dtype()).view(np.uint8).reshape(-1, column.width)
-    data = values.buffers()[1]
+def _octets(values: pa.Array) -> Octets:
+    """The bytes of each value, as a row; equal numbers have equal bytes: -0.0 is 0.0, and there is one NaN."""
+    width = _BYTE.byte_width if pa.types.is_boolean(values.type) else values.type.byte_width
     if not len(values):
-        return np.empty((0, column.width), np.uint8)
-    return np.frombuffer(data, np.uint8, len(values) * column.width).reshape(-1, column.width)
+        return np.empty((0, width), np.uint8)
+    if pa.types.is_floating(values.type):
+        numbers = values.to_numpy(zero_copy_only=False) + 0.0
+        numbers = np.where(np.isnan(numbers), np.nan, numbers).astype(values.type.to_pandas_dtype())
+        return numbers.view(np.uint8).reshape(-1, width)
+    data = (values.cast(_BYTE) if pa.types.is_boolean(values.type) else values).buffers()[1]
+    return np.frombuffer(data, np.uint8, len(values) * width).reshape(-1, width)
 
 
-def _binary(values: pa.Array) -> pa.BinaryArray:
+def _binary(values: pa.Array, where: str) -> pa.BinaryArray:
     """Strings as binary; a list of numbers as the bytes of its numbers."""
-    if pa.types.is_list(values.type):
-        width = values.type.value_type.bit_width // 8
-        offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1).astype(np.int64)
-        lengths = np.where(_there(values), np.diff(offsets), 0)
-        numbers = whole(values.values).buffers()[1] or pa.py_buffer(b"")
-        return cut(np.frombuffer(numbers, np.uint8), offsets[:-1] * width, lengths * width)
-    return pc.fill_null(values.cast(pa.binary()), b"")
+    if not pa.types.is_list(values.type):
+        return pc.fill_null(values.cast(pa.binary()), b"")
+    numbers = whole(pc.list_flatten(values))
+    if numbers.null_count:
+        raise SchemaMismatch(f"{where} has a list with a null in it, which a cache cannot keep: leave it out")
+    octets = _octets(numbers)
+    counts = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    lengths = counts.astype(np.int64) * octets.shape[1]
+    return cut(octets.reshape(-1), np.cumsum(lengths) - lengths, lengths)
 
 
 def _fixed_column(kind: Any, octets: Octets, there: Any) -> pa.Array:

@@ -46,12 +46,13 @@ class Snapshots:
         return [covers.last for covers in self._log.ranges()]
 
     def take(self, store: CellStore, shape: Shape, epoch: Epoch, fence: Fence, server: str) -> int:
-        """Copy the state at the end of ``epoch``, which ``fence`` pins on ``server``: so many keys. Durable.
+        """Copy the state at the end of ``epoch``, which ``fence`` pins on ``server``; returns its number of keys.
 
-        State that has ended by the watermark of the fence is left out, and its cells are removed. The server may
-        restart at any time, also empty, so a snapshot counts only if it has not.
+        State that has ended by the watermark of the fence is left out, and its cells are removed. Durable. The
+        server may restart at any time, also empty, so a snapshot counts only if it has not.
 
         Raises:
+            Fenced: a newer run has taken over.
             BackendUnavailable: the cache or the log does not work; the snapshots are as they were.
         """
         writer = self._log.take_over(f"the snapshot of epoch {epoch}")

@@ -17,6 +17,7 @@ epoch *n*, every cell is there as it was at *n*, or one batch later.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ BUCKETS = 256
 """How many hashes hold the cells: so many that one can be read as a whole without keeping others waiting."""
 
 _LOADED_AT_ONCE = 50_000
+_TOKEN_BITS = 62
 _UNWATCH = command("UNWATCH")
 _SERVER = command("INFO", "server")
 
@@ -126,22 +128,9 @@ class CellStore:
 
     def clear(self) -> None:
         """Remove everything, the header first."""
-        names = ["header", "fence", "done"]
-        buckets = [name for name in self._names() if name not in names]
-        for name in [*names, *buckets]:
-            self._ask(command("UNLINK", self._key(name)))
-
-    def _names(self) -> list[str]:
-        """The keys of this state, without what they begin with."""
-        start = self._key("")
-        pattern = "".join(f"[{c}]" if c in "*?[" else f"\\{c}" if c in "\\]^" else c for c in start) + "*"
-        found: list[str] = []
-        cursor = b"0"
-        while True:
-            cursor, keys = self._ask(command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))
-            found += [key.decode().removeprefix(start) for key in keys]
-            if cursor == b"0":
-                return sorted(set(found))
+        buckets = [name for number in range(BUCKETS) for name in (self._bucket(number), self._saved(number))]
+        self._ask_all([command("UNLINK", self._key("header")), command("UNLINK", self._key("fence"))])
+        self._ask(command("UNLINK", self._key("done"), *buckets))
 
     # -- the driver's side
 
@@ -150,9 +139,9 @@ class CellStore:
 
         def take(talk: Conversation) -> Fence:
             while True:
-                data = self._watched(talk)
-                old = Fence(0, owner) if data is None else Fence.decode(data)
-                fresh = Fence(old.token + 1, owner, begun=old.begun)
+                (data,) = self._watched(talk)
+                begun = BEFORE_FIRST if data is None else Fence.decode(data).begun
+                fresh = Fence(secrets.randbits(_TOKEN_BITS), owner, begun=begun)
                 if talk.ask_if_unchanged([self._set_fence(fresh), *self._drop_saved()]) is not None:
                     self._copied(talk)
                     return fresh
@@ -323,15 +312,14 @@ class CellStore:
             (copies,) = talk.ask(command("WAIT", self._location.replicas, copying_patience(self._location)))
             check_copied(self._location, copies)
 
-    def _watched(self, talk: Conversation, *more: bytes) -> Any:
-        """The fence, which is watched from now on; with the answers to ``more``, if there are any."""
-        _, data, *answers = talk.ask(
-            command("WATCH", self._key("fence")), command("GET", self._key("fence")), *more
-        )
-        return (data, *answers) if more else data
+    def _watched(self, talk: Conversation, *more: bytes) -> list[Any]:
+        """The fence, which is watched from now on, and the answers to ``more``."""
+        fence = self._key("fence")
+        return talk.ask(command("WATCH", fence), command("GET", fence), *more)[1:]
 
     def _held(self, talk: Conversation, token: int) -> Fence:
-        return self._checked(self._watched(talk), token, None)
+        (data,) = self._watched(talk)
+        return self._checked(data, token, None)
 
     def _checked(self, data: bytes | None, token: int, batch: int | None) -> Fence:
         if data is None:
