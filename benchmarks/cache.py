@@ -28,6 +28,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ class Bench:
         with self._chain("interval", "cache", stream, settings, "local[2,4]", "0 seconds") as job:
             for number, size in enumerate(rounds, 1):
                 job.wait_for(job.feed(size))
-                wait_until(lambda epoch=number * every - 1: has_snapshot(job.home, epoch), "a snapshot is taken")
+                wait_until(partial(has_snapshot, job.home, number * every - 1), "a snapshot is taken")
                 lost = time.time()
                 self._server.lose_everything()
                 new = job.feed(1)
