@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from tests.integration.streams import Place
 
 import tidelock
 
+WORKERS = Path(__file__).parent / "workers"
+"""What Spark's Python processes have on their path beside what they have anyway."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all tests: local, with task retries, as users get it."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(WORKERS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     session = tidelock.session(
         "tidelock-tests",
         master="local[2,4]",

@@ -54,11 +54,21 @@ class Environment(RuleBasedStateMachine):
     """Queries that really exist (`asked` to start, then `running`), and what was asked of them."""
 
     @initialize(
-        shape=st.sampled_from(SHAPES), attempts=st.integers(1, 4), poison=st.sampled_from(["stop", "dead-letter"])
+        shape=st.sampled_from(SHAPES),
+        attempts=st.integers(1, 4),
+        poison=st.sampled_from(["stop", "dead-letter"]),
+        patience=st.sampled_from([0.0, 5.0, 1000.0]),
     )
-    def begin(self, shape: Shape, attempts: int, poison: str) -> None:
+    def begin(self, shape: Shape, attempts: int, poison: str, patience: float) -> None:
         self.shape = shape
-        self.policy = Policy(attempts, first_delay=1.0, factor=2.0, longest_delay=3.0, on_poison=poison)  # type: ignore[arg-type]
+        self.policy = Policy(
+            attempts,
+            first_delay=1.0,
+            factor=2.0,
+            longest_delay=3.0,
+            on_poison=poison,  # type: ignore[arg-type]
+            patience=patience,
+        )
         self.machine = Machine(shape, self.policy)
         self.now = 0.0
         self.asked: set[str] = set()
@@ -68,6 +78,7 @@ class Environment(RuleBasedStateMachine):
         self.committed = dict.fromkeys(shape, BEFORE_FIRST)
         self.told: list[Fact] = []
         self.row = dict.fromkeys(shape, 0)
+        self.away: dict[str, list[float]] = {segment: [] for segment in shape}
 
     # -- telling, and doing what is asked
 
@@ -132,6 +143,7 @@ class Environment(RuleBasedStateMachine):
     def commits(self, segment: str) -> None:
         self.committed[segment] = Epoch(self.committed[segment] + 1)
         self.row[segment] = 0
+        self.away[segment] = []
         self.tell(EpochCommitted(segment, self.committed[segment]))
 
     def ready_to_commit(self) -> set[str]:
@@ -142,37 +154,43 @@ class Environment(RuleBasedStateMachine):
         return all(following - link.lag <= self.committed[link.upstream] for link in self.shape[segment])
 
     @precondition(lambda self: self.asked | self.running)
-    @rule(place=PLACES, known=st.integers(0, 3), final=st.integers(0, 19))
-    def some_query_fails(self, place: int, known: int, final: int) -> None:
-        self.fails(pick(self.asked | self.running, place), known=known > 0, final=final == 19)
+    @rule(place=PLACES, known=st.integers(0, 3), final=st.integers(0, 19), outage=st.booleans())
+    def some_query_fails(self, place: int, known: int, final: int, outage: bool) -> None:
+        self.fails(pick(self.asked | self.running, place), known=known > 0, final=final == 19, outage=outage)
 
-    def fails(self, segment: str, *, known: bool, final: bool) -> None:
+    def fails(self, segment: str, *, known: bool, final: bool, outage: bool) -> None:
         stopping = self.machine.state(segment) is State.STOPPING
         self.gone(segment)
         epoch = Epoch(self.committed[segment] + 1) if known else None
-        actions = self.tell(QueryFailed(segment, epoch, "boom", final))
+        actions = self.tell(QueryFailed(segment, epoch, "boom", final, outage))
         if stopping:
             assert self.machine.state(segment) is State.STOPPED
             return
-        self.row[segment] += 1
+        if outage:
+            self.away[segment].append(self.now)
+            too_long = self.now - self.away[segment][0] > self.policy.patience
+            assert any(isinstance(action, GiveUp) for action in actions) == (final or too_long)
+        else:
+            self.row[segment] += 1
         if not any(isinstance(action, GiveUp) for action in actions):
             assert all(action == SetAside(segment, epoch) for action in actions), "others are left alone"
-        self.check_delay(segment)
+        self.check_delay(segment, len(self.away[segment]) if outage else self.row[segment])
 
     @precondition(lambda self: self.ready_to_commit())
-    @rule(place=PLACES)
-    def a_commit_is_told_after_the_failure_behind_it(self, place: int) -> None:
+    @rule(place=PLACES, outage=st.booleans())
+    def a_commit_is_told_after_the_failure_behind_it(self, place: int, outage: bool) -> None:
         segment = pick(self.ready_to_commit(), place)
         self.committed[segment] = Epoch(self.committed[segment] + 1)
-        self.fails(segment, known=True, final=False)
+        self.fails(segment, known=True, final=False, outage=outage)
         self.tell(EpochCommitted(segment, self.committed[segment]))
-        self.row[segment] = 1
+        self.row[segment] = int(not outage)
+        self.away[segment] = [self.now] if outage else []
 
-    def check_delay(self, segment: str) -> None:
-        """Back-off grows with the row of failures: 1, 2, then 3 seconds at most."""
+    def check_delay(self, segment: str, failures: int) -> None:
+        """Back-off grows with the failures of its kind: 1, 2, then 3 seconds at most."""
         life = self.machine._lives[segment]
         if life.retry_at is not None:
-            assert life.retry_at - self.now == min(3.0, 2.0 ** (self.row[segment] - 1))
+            assert life.retry_at - self.now == min(3.0, 2.0 ** (failures - 1))
             wake_at = self.machine.wake_at()
             assert wake_at is not None
             assert wake_at <= life.retry_at

@@ -23,7 +23,14 @@ STYLES = {
     "failed": "bold white on red",
     "killed": "bold red",
 }
-_LOUD = {"segment failed": "red", "gave up": "bold red", "segment recovered": "green", "backup failed": "red"}
+_LOUD = {
+    "segment failed": "red",
+    "outage": "red",
+    "logs lost": "red",
+    "gave up": "bold red",
+    "segment recovered": "green",
+    "backup failed": "red",
+}
 _LONGEST_ERROR = 60
 
 _COLUMNS: Sequence[tuple[str, Any, int]] = (  # the widths keep a live table from jumping

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import InternalError, LogCorrupt, LogNotFound, PipelineError
+from tidelock.errors import Fenced, InternalError, LogCorrupt, LogNotFound, PipelineError
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import read_batches
 from tidelock.log.sealed import seal, unseal
@@ -87,15 +87,17 @@ class EpochLog:
         name: str | None = None,
         retention: Retention | None = None,
         event_time: bool = False,
+        identity: str | None = None,
     ) -> EpochLog:
         """The log at ``url``, made with these properties if it is not there yet. Idempotent.
 
-        A log that exists keeps its own properties; the caller compares the schema.
+        A log that exists keeps its own properties; the caller compares the schema. ``identity`` is for a log that
+        was lost and is made anew: its readers know it by that.
         """
         store = open_store(url)
         keep = retention or Retention()
         fields = {
-            "id": uuid.uuid4().hex,
+            "id": identity or uuid.uuid4().hex,
             "name": check_name(name or last_name(url), "log"),
             "schema": schema,
             "retention": {
@@ -122,10 +124,18 @@ class EpochLog:
             found = self.store.ranges()  # a listing is no snapshot: entries may go while it is made
         missing = _gap(found)
         if missing is not None:
-            raise LogCorrupt(
-                f"{self.shown}: the manifest of epoch {missing} is missing, although later epochs are there"
-            )
+            raise lost(self.shown, f"the manifest of epoch {missing}, although later epochs are there")
         return found
+
+    def check_there(self) -> None:
+        """See that this very log is still there.
+
+        Raises:
+            LogCorrupt: it is gone, or another one is in its place.
+        """
+        data = self.store.get("log")
+        if data is None or unseal(data, f"{self.shown}: the log's header", _header).id != self.header.id:
+            raise lost(self.shown, "everything")
 
     def manifest(self, covers: EpochRange) -> Manifest:
         """The manifest of the entry that covers exactly ``covers``.
@@ -268,6 +278,7 @@ class LogWriter:
         Raises:
             WindowError: the epochs hold other work, or would leave a gap.
             Fenced: a newer writer has taken over.
+            LogCorrupt: the log has lost what was published before.
             BackendUnavailable: no room or no connection; nothing was published.
         """
         if manifest.log != self.log.header.id:
@@ -276,10 +287,21 @@ class LogWriter:
         grown = self.window.publish(manifest.entry)
         if grown is self.window:
             return False
-        self.log.store.publish(self.token, manifest.covers, manifest.encode())
+        try:
+            self.log.store.publish(self.token, manifest.covers, manifest.encode())
+        except Fenced:
+            self._check_kept()
+            raise
         self.window = grown
         self._drop_other_attempts(manifest)
         return True
+
+    def _check_kept(self) -> None:
+        """See that the log has all that was published: a store that has lost it has lost its lease as well."""
+        self.log.check_there()
+        tail = max((covers.last for covers in self.log.store.ranges()), default=BEFORE_FIRST)
+        if tail < self.window.tail:
+            raise lost(self.log.shown, f"the epochs from {tail + 1} to {self.window.tail}")
 
     def _drop_other_attempts(self, manifest: Manifest) -> None:
         """Remove what tasks that were run twice have left for the epoch that is published now."""
@@ -324,6 +346,14 @@ class LogWriter:
         left_over = [name for name in self.log.store.part_names() if name not in named]
         self.log.store.remove_parts(left_over)
         return left_over
+
+
+def lost(url: str, what: str) -> LogCorrupt:
+    """The error for a log that no longer has what it had."""
+    return LogCorrupt(
+        f"{url}: the log has lost {what}: its store was emptied, or came back with older data. Start the pipeline "
+        "again: it goes back to the newest epoch that all parts agree on"
+    )
 
 
 def check_name(name: str, what: str) -> str:

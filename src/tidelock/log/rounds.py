@@ -11,18 +11,21 @@ sources of the new run find it and follow it alike.
 
 A log may be read with a lag: epoch *n* of the query then takes epoch *n* - lag of that log. That is how a feedback
 edge returns what the query has sent downstream one epoch ago. Decisions are in the query's own epochs.
+
+A query that was rolled back ends its batches where they had ended before, as long as the logs allow it: what it
+publishes again then has the same epochs as what others may have read already.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import PipelineError
-from tidelock.log.log import EpochLog
+from tidelock.log.log import EpochLog, lost
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.window import next_boundary
 
@@ -38,16 +41,33 @@ class Decision:
     end: Epoch
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reading:
     """One log of a query, read ``lag`` epochs behind the query's own."""
 
     log: EpochLog
     lag: int = 0
+    tail: Epoch | None = field(default=None, init=False)
+    """The newest epoch of the log when it was last looked at; None if it was always empty."""
+
+    def _ranges(self) -> list[EpochRange]:
+        """What the log holds.
+
+        Raises:
+            LogCorrupt: the log is gone, or empty although it had entries: a log always keeps its newest one.
+        """
+        ranges = self.log.ranges()
+        if ranges:
+            self.tail = ranges[-1].last
+        else:
+            self.log.check_there()
+            if self.tail is not None:
+                raise lost(self.log.shown, f"all of its epochs, up to {self.tail}")
+        return ranges
 
     def ends(self) -> list[Epoch]:
         """The query's epochs at which a batch may end, as far as this log is concerned."""
-        ranges = self.log.ranges()
+        ranges = self._ranges()
         # What lies before the log's first entry is a boundary too: with a lag the first batch ends there.
         before = Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
         ends = [before] if self.lag else []
@@ -55,17 +75,21 @@ class Reading:
 
     def before(self) -> Epoch:
         """The query's epoch right before the first that this log still has all for."""
-        ranges = self.log.ranges()
+        ranges = self._ranges()
         if not ranges or ranges[0].first == 0:
             return BEFORE_FIRST
         return Epoch(ranges[0].first - 1 + self.lag)
 
 
 class Rounds:
-    """The rounds of one query over one or more logs. Each source of the query has its own object."""
+    """The rounds of one query over one or more logs. Each source of the query has its own object.
 
-    def __init__(self, readings: Sequence[Reading], consumer: str | None) -> None:
+    ``replayed`` has epochs at which batches had ended before the query was rolled back: they end there again.
+    """
+
+    def __init__(self, readings: Sequence[Reading], consumer: str | None, replayed: Sequence[Epoch] = ()) -> None:
         self._readings = sorted(readings, key=lambda reading: reading.log.header.id)
+        self._replayed = replayed
         self._document = f"round/{consumer}"
         self._number = 0
         self._limit: Epoch | None = None
@@ -78,6 +102,19 @@ class Rounds:
         """The newest epoch that a batch could reach now: a boundary in every log."""
         ends = [set(reading.ends()) for reading in self._readings]
         return max(set.intersection(*ends), default=BEFORE_FIRST)
+
+    def is_short(self, start: Epoch, epochs: int) -> bool:
+        """Whether what the logs hold behind ``start`` is less than a batch, which is to take so many epochs."""
+        newest, known = self.newest(), self._known_end(start)
+        return newest < (start + epochs if known is None else known)
+
+    def _known_end(self, start: Epoch) -> Epoch | None:
+        """Where the next batch had ended before; None if nothing is replayed, or the logs are cut otherwise."""
+        known = next((end for end in self._replayed if end > start), None)
+        if known is None:
+            return None
+        common = set.intersection(*(set(reading.ends()) for reading in self._readings))
+        return known if known in common or max(common, default=BEFORE_FIRST) < known else None
 
     def first(self, starting: str) -> Epoch:
         """The position from which a new query starts: ``earliest``, ``latest`` or an epoch's number."""
@@ -125,7 +162,10 @@ class Rounds:
     def _end(self, start: Epoch, epochs: int) -> Decision:
         if start == BEFORE_FIRST:
             start = self._earliest()  # a log may begin at a later epoch than 0
+        known = self._known_end(start)
         ends = [reading.ends() for reading in self._readings]
+        if known is not None and (epochs != ALL_EPOCHS or all(known in some for some in ends)):
+            return Decision(start, known if all(known in some for some in ends) else start)
         if self._limit is not None:
             ends = [[end for end in some if end <= self._limit] for some in ends]
         if epochs == ALL_EPOCHS:

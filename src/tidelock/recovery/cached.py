@@ -37,7 +37,7 @@ class CacheFound:
 
     Attributes:
         committed: The newest committed epoch of its checkpoint.
-        planned: The last epoch of the batch that was planned and not committed, if there is one.
+        begun: The last epoch of the newest batch of its checkpoint, which may be committed or not.
         safe: The epochs to which its checkpoint can be put back; `BEFORE_FIRST` among them if it may start over.
         cached: The epoch at which the cache is; None if the cache does not know this state.
         snapshots: The epochs of its snapshots.
@@ -45,7 +45,7 @@ class CacheFound:
     """
 
     committed: Epoch
-    planned: Epoch | None
+    begun: Epoch
     safe: frozenset[Epoch]
     cached: Epoch | None
     snapshots: frozenset[Epoch]
@@ -67,12 +67,12 @@ def resume(found: CacheFound) -> Resume:
         Unrecoverable: there is none; the message says what is missing.
 
     >>> at = frozenset({Epoch(5), Epoch(6), Epoch(7)})
-    >>> resume(CacheFound(Epoch(7), None, at, Epoch(7), frozenset(), Epoch(3)))
+    >>> resume(CacheFound(Epoch(7), Epoch(7), at, Epoch(7), frozenset(), Epoch(3)))
     Resume(epoch=7, way=<Way.KEEP: 'keep what is in the cache'>)
-    >>> resume(CacheFound(Epoch(7), None, at, None, frozenset({Epoch(5)}), Epoch(5)))
+    >>> resume(CacheFound(Epoch(7), Epoch(7), at, None, frozenset({Epoch(5)}), Epoch(5)))
     Resume(epoch=5, way=<Way.LOAD: 'load a snapshot'>)
     """
-    if found.cached is not None and found.cached in (found.committed, found.planned):
+    if found.cached is not None and found.cached in (found.committed, found.begun):
         return Resume(found.committed, Way.KEEP)
     if found.committed == BEFORE_FIRST:
         return Resume(BEFORE_FIRST, Way.BEGIN)

@@ -44,12 +44,14 @@ class QueryFailed:
     """The segment's query stopped with an error, at ``epoch`` if that is known.
 
     ``final``: retrying cannot help, as with a wrong declaration, or when a newer run took over.
+    ``outage``: what failed is a store or a server, not this epoch; it helps to wait.
     """
 
     segment: str
     epoch: Epoch | None
     story: str
     final: bool = False
+    outage: bool = False
 
 
 @dataclass(frozen=True)

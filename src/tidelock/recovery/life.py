@@ -18,14 +18,19 @@ Invariants (`validate`):
 
 * a segment that backs off waits for exactly one thing: its time, or the dead-letter log; no other waits at all;
 * failures in a row never exceed the policy's attempts; each newly committed epoch ends the row;
+* an outage has a beginning exactly as long as failures of it are remembered; each newly committed epoch ends it;
 * nothing leaves STOPPED or FAILED.
+
+An outage (a store or a server that does not answer) says nothing about the epoch. Such failures stand beside the
+row and are not of it: neither do they bring an epoch nearer to being poison, nor do they begin the row anew. Their
+own delays grow in the same way, and what bounds them is time, the policy's patience.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
@@ -74,6 +79,19 @@ class Failure:
     at: float
     epoch: Epoch | None
     story: str
+    outage: bool = False
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A store or a server is away: since when, and how many attempts of the segment have met that."""
+
+    since: float
+    failures: int = 1
+
+    def again(self) -> Outage:
+        """The outage when one more attempt has met it."""
+        return replace(self, failures=self.failures + 1)
 
 
 class Life:
@@ -87,7 +105,8 @@ class Life:
         self.failures: list[Failure] = []
         self.retry_at: float | None = None
         self._policy = policy
-        self._row = 0  # failures since the last commit
+        self._row = 0  # failures since the last commit, those of an outage not among them
+        self._outage: Outage | None = None
         self._setting_aside: Epoch | None = None
         self._set_aside: set[Epoch] = set()
         self._facts: deque[str] = deque(maxlen=REMEMBERED_FACTS)
@@ -130,6 +149,8 @@ class Life:
             raise self._broken(f"waits for {waits} things in state {self.state.value!r}")
         if not 0 <= self._row <= min(len(self.failures), self._policy.attempts):
             raise self._broken(f"{self._row} failures in a row out of {len(self.failures)}")
+        if self._outage and not any(failure.outage for failure in self.failures):
+            raise self._broken(f"an outage since {self._outage.since:g} that nobody has met")
 
     # -- reactions
 
@@ -153,29 +174,31 @@ class Life:
         return ()
 
     def advance(self, fact: EpochCommitted, now: float) -> tuple[Action, ...]:
-        """Progress: the row of failures is over."""
+        """Progress: the row of failures is over, and so is an outage."""
         if fact.epoch > self.epoch:
-            self._row = 0
+            self._row, self._outage = 0, None
             if self.state is State.STARTING:
                 self.state = State.RUNNING
         return self.learn(fact, now)
 
     def advance_late(self, fact: EpochCommitted, now: float) -> tuple[Action, ...]:
-        """Progress that was made before the newest failure: that one was the first of its row."""
+        """Progress that was made before the newest failure: that one was the first of its row, or outage."""
         if fact.epoch > self.epoch:
-            self._row = 1
+            newest = self.failures[-1]
+            self._row = 0 if newest.outage else 1
+            self._outage = Outage(newest.at) if newest.outage else None
         return self.learn(fact, now)
 
     def fail(self, fact: QueryFailed, now: float) -> tuple[Action, ...]:
         """Try again later, set the epoch aside, or give up, as the policy says."""
-        self._row += 1
         self._keep(fact, now)
         if fact.final:
             return self._give_up(f"failed and cannot be retried: {fact.story}")
+        if fact.outage:
+            return self._wait_for_the_store(fact, now)
+        self._row += 1
         if self._row < self._policy.attempts:
-            self.state = State.BACKING_OFF
-            self.retry_at = now + self._policy.delay(self._row)
-            return ()
+            return self._back_off(self._row, now)
         return self._poisoned(fact)
 
     def fail_for_good(self, fact: QueryFailed, now: float) -> tuple[Action, ...]:
@@ -218,6 +241,21 @@ class Life:
 
     # -- what they share
 
+    def _wait_for_the_store(self, fact: QueryFailed, now: float) -> tuple[Action, ...]:
+        self._outage = self._outage.again() if self._outage else Outage(now)
+        lasted = now - self._outage.since
+        if lasted <= self._policy.patience:
+            return self._back_off(self._outage.failures, now)
+        return self._give_up(
+            f"has waited {lasted:.0f} s for a store or server that does not answer, which is longer than its "
+            f"patience of {self._policy.patience:g} s: {fact.story}. No epoch is lost: bring the store back and "
+            "start the pipeline again, it goes on where it was"
+        )
+
+    def _back_off(self, failures: int, now: float) -> tuple[Action, ...]:
+        self.state, self.retry_at = State.BACKING_OFF, now + self._policy.delay(failures)
+        return ()
+
     def _restart(self) -> tuple[Action, ...]:
         self._rest(State.STARTING)
         self.restarts += 1
@@ -241,7 +279,7 @@ class Life:
         self.state, self.retry_at, self._setting_aside = state, None, None
 
     def _keep(self, fact: QueryFailed, now: float) -> None:
-        self.failures.append(Failure(now, fact.epoch, fact.story))
+        self.failures.append(Failure(now, fact.epoch, fact.story, fact.outage))
 
     def _broken(self, what: str) -> InternalError:
         return InternalError(

@@ -13,7 +13,9 @@ class Policy:
     """When to try again, how long to wait before it, and what to do with an epoch that always fails.
 
     After ``attempts`` failures in a row, without a commit in between, an epoch counts as poison: ``on_poison``
-    says whether the pipeline stops or the epoch's input goes to a dead-letter log. Delays are in seconds.
+    says whether the pipeline stops or the epoch's input goes to a dead-letter log. While a store or a server is
+    away nothing is counted: a segment is started again until that has lasted longer than ``patience``, without a
+    commit in between. Times are in seconds.
 
     Raises:
         PipelineError: the numbers make no sense.
@@ -24,6 +26,7 @@ class Policy:
     factor: float = 2.0
     longest_delay: float = 30.0
     on_poison: Literal["stop", "dead-letter"] = "stop"
+    patience: float = 300.0
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -33,6 +36,8 @@ class Policy:
                 f"delays between attempts must not shrink: first {self.first_delay}, factor {self.factor}, "
                 f"longest {self.longest_delay}"
             )
+        if not self.patience >= 0:
+            raise PipelineError(f"the patience with an outage is {self.patience} s: it must not be negative")
         if self.on_poison not in ("stop", "dead-letter"):
             raise PipelineError(f"on_poison is 'stop' or 'dead-letter', not {self.on_poison!r}")
 

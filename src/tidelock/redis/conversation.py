@@ -55,7 +55,7 @@ _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 
 
 def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
-    """What ``work`` makes of a connection; if that breaks, or the server is full, it is done again from the start.
+    """What ``work`` makes of a connection; if that breaks, or the server is full, it is done again.
 
     So ``work`` has to lead to the same end when it is repeated, whatever of it has happened already.
 
@@ -73,7 +73,7 @@ def _persistently(location: Location, work: Callable[[Conversation], Answer]) ->
         try:
             with _conversation(location) as conversation:
                 return work(conversation)
-        except (ConnectionError, TimeoutError):
+        except ConnectionError:  # a server that hangs has had its time, as in `connect`
             if attempt == RETRIES:
                 raise
             time.sleep(pause)

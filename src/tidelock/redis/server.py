@@ -1,7 +1,8 @@
 """A connection to a Redis server, made once per process, and what its troubles mean for us.
 
 A server that may drop data when it is full is refused: nothing here can be fetched again from elsewhere. Commands
-that got no answer are sent again a few times, so whatever is sent outside of a transaction has to be idempotent.
+whose connection broke are sent again a few times, so whatever is sent outside of a transaction has to be
+idempotent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
@@ -24,7 +32,7 @@ from tidelock.redis.location import Location
 Answer = TypeVar("Answer")
 
 RETRIES = 3
-"""How often what got no answer is sent again."""
+"""How often a connection that broke is made again."""
 
 _NO_ROOM_PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
@@ -59,7 +67,8 @@ def _client(server: Location) -> redis.Redis:
         "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES),
+        # A server that hangs has had its time: only connections that broke are made again.
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES, supported_errors=(ConnectionError,)),
     }
     if server.tls:
         options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}

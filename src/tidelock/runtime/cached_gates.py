@@ -16,8 +16,8 @@ from tidelock.spark.batches import Gate, Work
 from tidelock.state.fence import Fence
 from tidelock.state.store import CellStore
 
-TakeSnapshot = Callable[[Epoch, int], "Future[None]"]
-"""Start to take a snapshot of an epoch, under a watermark."""
+TakeSnapshot = Callable[[Epoch, Fence, str], "Future[None]"]
+"""Start to take a snapshot of an epoch, which a fence pins on a server."""
 
 _MOST_BATCHES_BEHIND = 50
 """How many batches a snapshot may be late before batches wait for it: Spark forgets old batches."""
@@ -59,10 +59,10 @@ class SnapshotSchedule:
             self.pinned = done
         return self.pinned
 
-    def begun(self, watermark_ms: int) -> None:
-        """The batch has begun, and what is pinned stays as it is."""
+    def begun(self, fence: Fence, server: str) -> None:
+        """The batch has begun on ``server``, and what is pinned stays as it is."""
         if self.pinned is not None and self.under_way is None:
-            self.under_way = self.take(self.pinned, watermark_ms)
+            self.under_way = self.take(self.pinned, fence, server)
 
 
 class CachedGate:
@@ -95,16 +95,15 @@ class CachedGate:
         """
         self._inner.enter(work)
         try:
-            watermark = self._watermark(work.batch)
             self._fence = replace(
                 self._fence,
                 batch=work.batch,
                 begun=work.covers.last,
-                watermark=watermark,
+                watermark=self._watermark(work.batch),
                 pinned=self._schedule.pin(self._done),
             )
             self._server = self._store.begin(self._fence, self._done)
-            self._schedule.begun(watermark)
+            self._schedule.begun(self._fence, self._server)
         except BaseException as failure:
             self._inner.leave(failure)
             raise

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
@@ -21,7 +19,7 @@ from tidelock.recovery import Link, Unrecoverable
 from tidelock.recovery.cached import CacheFound, Resume, Way, resume
 from tidelock.runtime.cached_gates import CachedGate, SnapshotSchedule
 from tidelock.runtime.events import Events
-from tidelock.runtime.home import Home
+from tidelock.runtime.home import Home, Record
 from tidelock.runtime.rolling_back import roll_back
 from tidelock.spark.batches import Gate
 from tidelock.spark.checkpoint import Checkpoint
@@ -31,7 +29,7 @@ from tidelock.spark.segments import cached_operator, snapshot_cursor
 from tidelock.state.fence import Fence
 from tidelock.state.operator import Shape
 from tidelock.state.snapshots import Snapshots
-from tidelock.state.store import BUCKETS, CellStore
+from tidelock.state.store import CellStore
 from tidelock.topology import Cutting
 
 
@@ -62,6 +60,49 @@ def cached_segments(cutting: Cutting, described: Mapping[str, Described], home: 
             inputs = tuple((home.log(read.log), read.lag) for read in segment.inputs)
             found[segment.name] = CachedSegment(segment.name, operator, shape, inputs)
     return found
+
+
+def cached_shape(store: CellStore, home: Home) -> Shape | None:
+    """What the state in ``store`` looks like; None if there is none.
+
+    Raises:
+        PipelineError: it is the state of another home.
+    """
+    header = store.header()
+    if header is None:
+        return None
+    owner, shape = unseal(header, store.shown, lambda fields: (fields["home"], Shape.decode(fields["shape"])))
+    if owner != home.identity():
+        raise PipelineError(
+            f"{store.shown} holds the state of another home: give this one another place with --cache, or remove "
+            "what is there"
+        )
+    return shape
+
+
+def kept_epochs(home: Home, record: Record) -> dict[str, frozenset[Epoch]]:
+    """For every segment with cached state, the epochs at which it has that: in the cache, or in a snapshot.
+
+    Raises:
+        PipelineError: the cache holds the state of another home.
+        BackendUnavailable: the cache does not answer.
+    """
+    kept = {}
+    for segment in record.segments:
+        if segment.cached is not None and home.cache is not None:
+            store = CellStore(home.state(segment.cached))
+            cached = [] if cached_shape(store, home) is None else [store.done()]
+            snapshots = Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST]
+            kept[segment.name] = frozenset([*cached, *snapshots])
+    return kept
+
+
+def forget(home: Home) -> None:
+    """Remove the cached state of everything that has run in a home."""
+    record = home.record()
+    for segment in record.segments if record is not None else ():
+        if segment.cached is not None:
+            CellStore(home.state(segment.cached)).clear()
 
 
 class Caches:
@@ -155,7 +196,7 @@ class OpenedState:
         from_nothing = [] if self._snapshots.epochs() or not self._logs_are_whole() else [BEFORE_FIRST]
         return CacheFound(
             committed=position,
-            planned=self._checkpoint.planned(),
+            begun=self._checkpoint.begun(),
             safe=frozenset([*committed.values(), *from_nothing]),
             cached=self._cached_epoch(),
             snapshots=frozenset(self._snapshots.epochs()),
@@ -163,18 +204,10 @@ class OpenedState:
         )
 
     def _cached_epoch(self) -> Epoch | None:
-        header = self._store.header()
-        if header is None:
+        shape = cached_shape(self._store, self._home)
+        if shape is None:
             return None
-        owner, same = unseal(
-            header, self._store.shown, lambda f: (f["home"], f["shape"] == _described(self._cached.shape))
-        )
-        if owner != self._home.identity():
-            raise PipelineError(
-                f"{self._store.shown} holds the state of another home: give this one another place with "
-                "--cache, or remove what is there"
-            )
-        if not same:
+        if shape != self._cached.shape:
             raise PipelineError(
                 f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: "
                 "give the pipeline a new home"
@@ -182,7 +215,7 @@ class OpenedState:
         return self._store.done()
 
     def _bring_back(self, found: CacheFound, going_on: Resume) -> None:
-        header = seal({"home": self._home.identity(), "shape": _described(self._cached.shape)})
+        header = seal({"home": self._home.identity(), "shape": self._cached.shape.encode()})
         keys = None
         if going_on.way is Way.BEGIN:
             self._store.clear()
@@ -190,10 +223,12 @@ class OpenedState:
         elif going_on.way is Way.LOAD:
             keys = self._snapshots.load(going_on.epoch, self._store, header)
         if going_on.epoch < found.committed:
-            roll_back(self._home, self._cached.name, going_on.epoch)
-            loaded = "" if keys is None else f"{keys} keys were loaded from a snapshot and "
-            text = f"{loaded}epochs {going_on.epoch + 1} to {found.committed} are taken again"
+            text = f"epochs {going_on.epoch + 1} to {found.committed} are taken again"
             self._events.add("state lost", self._cached.name, text, going_on.epoch)
+            roll_back(self._home, self._cached.name, going_on.epoch, same_input=True)
+        if keys is not None:
+            text = f"{keys} keys, as of epoch {going_on.epoch}, from a snapshot"
+            self._events.add("state loaded", self._cached.name, text, going_on.epoch)
 
     # -- the logs that it would have to read again
 
@@ -222,26 +257,16 @@ class OpenedState:
 
     # -- while it runs
 
-    def _snapshot(self, epoch: Epoch, watermark_ms: int) -> Future[None]:
-        return self._workers.submit(self._take_snapshot, epoch, watermark_ms)
+    def _snapshot(self, epoch: Epoch, fence: Fence, server: str) -> Future[None]:
+        return self._workers.submit(self._take_snapshot, epoch, fence, server)
 
-    def _take_snapshot(self, epoch: Epoch, watermark_ms: int) -> None:
+    def _take_snapshot(self, epoch: Epoch, fence: Fence, server: str) -> None:
         try:
-            self._snapshots.take(self._store, self._cached.shape, epoch, watermark_ms)
+            self._snapshots.take(self._store, self._cached.shape, epoch, fence, server)
             self._release_logs(epoch)
         except Exception as error:
             self._events.add("snapshot failed", self._cached.name, f"of epoch {epoch}: {error}", epoch)
             raise
-
-
-def _described(shape: Shape) -> str:
-    """The columns of a state, and how they are kept."""
-    keys, values = shape.key_codec().schema, shape.value_codec().schema
-    return f"{_columns(keys)} -> {_columns(values)} in {BUCKETS}"
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _head(log: EpochLog) -> Epoch:

@@ -25,7 +25,8 @@ class Event:
 
     ``kind`` is one of: `run started`, `run resumed`, `run ended`, `restored`, `stop asked`, `task retry`,
     `executor lost`, `segment failed`, `segment restart`, `segment recovered`, `set aside`, `gave up`, `backup
-    failed`, `no task retries`, `plan changed`.
+    failed`, `no task retries`, `plan changed`, `outage`, `logs lost`, `state lost`, `state loaded`, `snapshot
+    failed`.
     """
 
     at: float
@@ -59,10 +60,11 @@ class Events:
     def of_fact(self, fact: Fact, machine: Machine) -> None:
         """Tell what a fact means, before the machine has taken it."""
         match fact:
-            case QueryFailed(segment, epoch, story):
+            case QueryFailed(segment, epoch, story, outage=outage):
                 self._down.setdefault(segment, time.monotonic())
                 where = "while starting" if epoch is None else f"in epoch {epoch}"
-                self.add("segment failed", segment, f"{where}: {story}", epoch)
+                kind = "outage" if outage else "segment failed"
+                self.add(kind, segment, f"{where}: {story}", epoch)
             case EpochCommitted(segment, epoch) if segment in self._down and epoch > machine.epoch(segment):
                 seconds = time.monotonic() - self._down.pop(segment)
                 text = f"epoch {epoch} is committed, {seconds:.1f} s after the failure"

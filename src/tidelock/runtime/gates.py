@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from tidelock.epochs import Epoch
-from tidelock.errors import TidelockError
+from tidelock.errors import BackendUnavailable, TidelockError
 from tidelock.spark.batches import Work
 
 _LOOK_EVERY = 0.05
@@ -40,7 +40,7 @@ class SegmentGate:
     # -- the batch's side
 
     def enter(self, work: Work) -> None:
-        """Wait until there is room.
+        """Wait until there is room, also while the store cannot say whether there is.
 
         Raises:
             Stopped: the segment is to end before this batch.
@@ -68,7 +68,10 @@ class SegmentGate:
     def _may_pass(self, work: Work) -> bool:
         if self._last_epoch is not None and work.covers.last > self._last_epoch:
             return False
-        return self._has_room()
+        try:
+            return self._has_room()
+        except BackendUnavailable:
+            return False  # nobody knows how full the log is: waiting costs time, failing would cost a restart
 
     # -- the supervisor's side
 

@@ -11,6 +11,8 @@ logs/<node>/               epoch logs, unless they are kept elsewhere
 checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
 dead/<segment>.<input>/    epochs that were set aside
+logs.json                  the identities of its logs
+replay/<segment>.json      which batches a segment does again, if it was rolled back
 replanning/                a change of the plan that is under way
 snapshots/<operator>/      snapshots of state that is in a cache
 identity                   the name of this home among all homes, for what it keeps elsewhere
@@ -23,17 +25,19 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Shape
 from tidelock.redis.location import parse as location
 from tidelock.runtime.log_places import LogPlaces, LogsLike
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class SegmentRecord:
     """The logs that it reads, by the names of their nodes, and their lags."""
     log: str | None
     """The URL of the log that it writes; None if it ends in a sink."""
+    cached: str | None = None
+    """The operator in it that keeps its state in a cache, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,8 @@ class Record:
     def encode(self) -> bytes:
         """The bytes that `decode` reads."""
         segments = [
-            {"name": s.name, "operators": s.operators, "inputs": s.inputs, "log": s.log} for s in self.segments
+            {"name": s.name, "operators": s.operators, "inputs": s.inputs, "log": s.log, "cached": s.cached}
+            for s in self.segments
         ]
         return seal(
             {
@@ -103,7 +110,11 @@ class Record:
     def _from_fields(cls, fields: dict[str, Any]) -> Record:
         segments = tuple(
             SegmentRecord(
-                s["name"], tuple(s["operators"]), tuple((log, lag) for log, lag in s["inputs"]), s["log"]
+                s["name"],
+                tuple(s["operators"]),
+                tuple((log, lag) for log, lag in s["inputs"]),
+                s["log"],
+                s.get("cached"),
             )
             for s in fields["segments"]
         )
@@ -172,6 +183,10 @@ class Home:
         """Where a file sink writes that was given no other place."""
         return str(self.root / "out" / sink)
 
+    def replay(self, segment: str) -> str:
+        """The document that says which batches a segment does again."""
+        return str(self.root / "replay" / f"{segment}.json")
+
     def dead(self, segment: str, log: str) -> str:
         """The URL of the log that keeps what was set aside for a segment."""
         return f"file:{self.root}/dead/{segment}.{log}"
@@ -211,6 +226,19 @@ class Home:
     def remember(self, record: Record) -> None:
         """Write down what runs here. Durable, and only for the eyes of its owner: URLs may hold passwords."""
         self._write("pipeline.json", record.encode(), durable=True, mode=0o600)
+
+    def sealed_document(self, name: str, parse: Callable[[dict[str, Any]], Parsed]) -> Parsed | None:
+        """What ``parse`` makes of a document that was written with `seal_document`; None if there is none.
+
+        Raises:
+            LogCorrupt: it is damaged.
+        """
+        data = self._read(f"{name}.json")
+        return None if data is None else unseal(data, f"{self.root}/{name}.json", parse)
+
+    def seal_document(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Replace a document that has to be right; atomic and durable."""
+        self._write(f"{name}.json", seal(fields), durable=True)
 
     def document(self, name: str) -> dict[str, Any] | None:
         """A small document of the running process: ``status``, ``request``, ``backup``."""

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import LogCorrupt
+from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.log import EpochLog
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What a log holds, and how much of it somebody has still to read."""
+
+    newest: Epoch = BEFORE_FIRST
+    held_bytes: int = 0
+    epochs: int = 0
+    bytes: int = 0
 
 
 class PendingLog:
@@ -16,29 +28,41 @@ class PendingLog:
         self.log = log
         self._readers = tuple(readers)
         self._sizes: dict[EpochRange, int] = {}
+        self._seen = Pending()
+
+    def seen(self) -> Pending:
+        """How it is with the log now, or how it was when it could last be asked.
+
+        For whoever only shows it: what is wrong with the log is told by those who read and write it.
+        """
+        with suppress(BackendUnavailable, LogCorrupt):
+            self._seen = self._look()
+        return self._seen
 
     def measure(self) -> tuple[int, int]:
-        """The epochs and the bytes that the slowest of the job's own readers has not finished."""
-        if not self._readers:
-            return 0, 0
-        done = self.slowest()
-        waiting = [covers for covers in self.log.ranges() if covers.last > done]
+        """The epochs and the bytes that the slowest of the job's own readers has not finished.
+
+        Raises:
+            BackendUnavailable: the log's store does not answer.
+        """
+        return self._waiting(self.log.ranges()) if self._readers else (0, 0)
+
+    def _look(self) -> Pending:
+        ranges = self.log.ranges()
+        self._sizes = {covers: size for covers, size in self._sizes.items() if covers in set(ranges)}
+        newest = max((covers.last for covers in ranges), default=BEFORE_FIRST)
+        waiting = self._waiting(ranges) if self._readers else (0, 0)
+        return Pending(newest, sum(map(self._size, ranges)), *waiting)
+
+    def _waiting(self, ranges: list[EpochRange]) -> tuple[int, int]:
+        done = self._slowest()
+        waiting = [covers for covers in ranges if covers.last > done]
         return sum(covers.size for covers in waiting), sum(map(self._size, waiting))
 
-    def slowest(self) -> Epoch:
+    def _slowest(self) -> Epoch:
         """The epoch that all readers have finished."""
         cursors = self.log.cursors()
         return min((cursors.get(reader, BEFORE_FIRST) for reader in self._readers), default=BEFORE_FIRST)
-
-    def newest(self) -> Epoch:
-        """The newest epoch of the log."""
-        return max((covers.last for covers in self.log.ranges()), default=BEFORE_FIRST)
-
-    def bytes_held(self) -> int:
-        """The size of everything that the log holds."""
-        ranges = self.log.ranges()
-        self._sizes = {covers: size for covers, size in self._sizes.items() if covers in set(ranges)}
-        return sum(map(self._size, ranges))
 
     def _size(self, covers: EpochRange) -> int:
         if covers not in self._sizes:

@@ -55,11 +55,12 @@ class Pipeline:
         attempts: how often the same epoch may fail before it counts as poison.
         on_poison: what happens to a poison epoch: `stop` stops the pipeline and tells why; `dead-letter` sets the
             input of that epoch aside in a log of its own and goes on.
-        hang_after: after how many seconds a batch that does not end counts as failed. max_pending_epochs: how
-        many epochs that somebody has still to read a log may hold before its writer waits. max_pending_bytes:
-        the same in bytes. snapshot_every: after how many epochs the state of an operator that is in a cache is
-        copied to the home. The
-            fewer, the less is computed again when the cache is lost, and the more is copied.
+        hang_after: after how many seconds a batch that does not end counts as failed.
+        outage_patience: for how many seconds a store or server may be away before the pipeline stops.
+        max_pending_epochs: how many epochs that somebody has still to read a log may hold before its writer waits.
+        max_pending_bytes: the same in bytes.
+        snapshot_every: after how many epochs state that is in a cache is copied to the home. The fewer, the less
+            is computed again when the cache is lost, and the more is copied.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Pipeline:
         attempts: int = 3,
         on_poison: str = "stop",
         hang_after: float = 600.0,
+        outage_patience: float = 300.0,
         max_pending_epochs: int = 100,
         max_pending_bytes: int = 1 << 30,
         snapshot_every: int = 20,
@@ -86,7 +88,11 @@ class Pipeline:
         self.name = check_name(name, "pipeline")
         self.epoch = epoch
         self.care = Care(
-            Policy(attempts=attempts, on_poison="stop" if on_poison == "stop" else "dead-letter"),
+            Policy(
+                attempts=attempts,
+                on_poison="stop" if on_poison == "stop" else "dead-letter",
+                patience=outage_patience,
+            ),
             Bound(max_pending_epochs, max_pending_bytes),
             hang_after,
             snapshot_every,

@@ -17,10 +17,11 @@ from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches, cached_segments
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.runtime.identities import known_identities, remember_identities
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.spark.describing import Described, describe_nodes
 from tidelock.spark.frames import SparkSession
-from tidelock.spark.segments import Segments
+from tidelock.spark.segments import Segments, cached_operator
 from tidelock.topology import Cutting, Plan, Topology, cut
 
 PlanLike = Plan | Mapping[str, Any] | str | Path | None
@@ -82,8 +83,9 @@ def settle(
         caches=Caches(home, cached, every, events or Events(home)),
         kept_batches=batches_needed(every),
     )
-    segments.make_logs(prepared.pipeline.retention)
+    logs = segments.make_logs(prepared.pipeline.retention, known_identities(home))
     home.remember(record)
+    remember_identities(home, logs)
     return segments
 
 
@@ -132,6 +134,7 @@ def _record(prepared: Prepared, home: Home) -> Record:
             s.operators,
             tuple((i.log, i.lag) for i in s.inputs),
             home.log(s.writes) if s.writes else None,
+            cached_operator(s, prepared.described),
         )
         for s in cutting.segments
     )

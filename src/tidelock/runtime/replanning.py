@@ -146,7 +146,7 @@ class _Replanning:
                 )
 
     def _make_logs(self, epoch: Epoch) -> None:
-        logs = self._segments.make_logs(self._prepared.pipeline.retention)
+        logs = self._segments.make_logs(self._prepared.pipeline.retention, {})
         known = {segment.name for segment in self._change.before.segments if segment.log is not None}
         for name in logs.keys() - known:
             if epoch > BEFORE_FIRST:

@@ -1,14 +1,80 @@
-"""Putting the checkpoint of one segment back to an earlier epoch."""
+"""Rolling back one segment: which epochs it can be put back to, and doing it.
+
+Crash points. The replay is written first, as one that is still to be carried out; then the checkpoint goes
+back; then the replay is written as carried out. `finish_rolling_back` does the rest wherever that was cut off,
+so nobody ever sees half of it.
+"""
 
 from __future__ import annotations
 
-from tidelock.epochs import Epoch
-from tidelock.runtime.home import Home
+from dataclasses import replace
+from pathlib import Path
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import InternalError
+from tidelock.runtime.backup_snapshots import Snapshot, StoredFile, belongs
+from tidelock.runtime.home import Home, Record
 from tidelock.spark.checkpoint import Checkpoint
+from tidelock.spark.replay import Replay, read_replay
+
+_FIRST_BATCH = 0
 
 
-def roll_back(home: Home, segment: str, epoch: Epoch) -> None:
-    """Forget what ``segment`` has committed after ``epoch``."""
+def safe_versions(home: Home, segment: str) -> dict[Epoch, int | None]:
+    """The epochs that a segment can be put back to, each with the batch that it goes on behind.
+
+    A version is safe if all the state that it needs is there. A segment can begin from nothing as long as Spark
+    still knows its first batch, and that one began with the first epoch.
+    """
+    location = home.checkpoint(segment)
+    checkpoint = Checkpoint(None, location)
+    committed = checkpoint.committed()
+    if not committed:
+        return {BEFORE_FIRST: None}
+    newest = max(committed)
+    found = _files(Path(location), newest)
+    snapshot = Snapshot(0, newest, committed[newest], 0.0, committed, found)
+    begins = _FIRST_BATCH in committed and checkpoint.offsets(_FIRST_BATCH).is_first
+    from_nothing: dict[Epoch, int | None] = {BEFORE_FIRST: None} if begins else {}
+    return {**from_nothing, **snapshot.safe(found)}
+
+
+def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = False) -> None:
+    """Put a segment back to ``version``, a safe one or its newest; its batches behind it are done again. Durable.
+
+    ``same_input``: it reads again what it had read, so a sink delivers nothing again that it had delivered. The
+    segment must not run. Its log and its cursors are left alone.
+
+    Raises:
+        InternalError: the version is not a safe one.
+    """
     checkpoint = Checkpoint(None, home.checkpoint(segment))
-    batch = next((batch for batch, last in checkpoint.committed().items() if last == epoch), None)
-    checkpoint.roll_back(batch)
+    committed, begun, done = checkpoint.committed(), checkpoint.begun(), checkpoint.position()
+    versions = {**safe_versions(home, segment), done: max(committed, default=None)}
+    if version not in versions:
+        raise InternalError(f"segment {segment!r} cannot be put back to epoch {version}")
+    before = read_replay(home.replay(segment))
+    still = [end for end in before.ends if end > begun] if before else []
+    ends = sorted({end for end in [*committed.values(), begun, *still] if end > version})
+    delivered = max(done, before.delivered if before else BEFORE_FIRST) if same_input else BEFORE_FIRST
+    _carry_out(home, segment, Replay(version, versions[version], tuple(ends), delivered))
+
+
+def finish_rolling_back(home: Home, record: Record) -> None:
+    """Roll back the segments for which that was begun and cut off. Idempotent."""
+    for segment in record.segments:
+        replay = read_replay(home.replay(segment.name))
+        if replay is not None and not replay.rolled_back:
+            _carry_out(home, segment.name, replay)
+
+
+def _carry_out(home: Home, segment: str, replay: Replay) -> None:
+    replay.write(home.replay(segment))
+    Checkpoint(None, home.checkpoint(segment)).roll_back(replay.batch)
+    replace(replay, rolled_back=True).write(home.replay(segment))
+
+
+def _files(location: Path, batch: int) -> dict[str, StoredFile]:
+    """The files of a checkpoint that belong to its batches up to ``batch``."""
+    found = (str(file.relative_to(location)) for file in location.rglob("*") if file.is_file())
+    return {path: StoredFile(path, 0, 0) for path in found if belongs(path, batch)}

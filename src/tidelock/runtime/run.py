@@ -11,9 +11,11 @@ from typing import Any
 from tidelock.epochs import Epoch
 from tidelock.errors import BatchFailed, PipelineError
 from tidelock.runtime.backup import Backup, release
+from tidelock.runtime.caches import kept_epochs
 from tidelock.runtime.drifting import Watch
 from tidelock.runtime.events import Event, Events
 from tidelock.runtime.home import Home
+from tidelock.runtime.mending import mend
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.preparing import PlanLike, prepare, settle, stored_plan
 from tidelock.runtime.replanning_finish import finish
@@ -52,7 +54,7 @@ class Run:
             if backup is None and home.record() is not None:
                 release(home)
             self._events = Events(home, listener)
-            resumed = home.record() is not None
+            resumed = self._mend()
             stored = stored_plan(home, pipeline.topology())
             chosen = plan if plan is not None else stored
             self.prepared = prepare(pipeline, spark, chosen)
@@ -78,6 +80,18 @@ class Run:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tidelock {pipeline.name}", daemon=True)
         self._thread.start()
+
+    def _mend(self) -> bool:
+        """See that the logs fit to the checkpoints, or make them; whether something has run here before."""
+        record = self.home.record()
+        if record is not None:
+            mend(
+                self.home,
+                record,
+                safe=kept_epochs(self.home, record),
+                tell=lambda mended: self._events.add(mended.kind, None, str(mended)),
+            )
+        return record is not None
 
     # -- for the user
 

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import LogNotFound
+from tidelock.errors import BackendUnavailable, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.recovery import State
 from tidelock.redis.location import masked
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
-from tidelock.runtime.pending import PendingLog
+from tidelock.runtime.pending import Pending, PendingLog
 from tidelock.runtime.supervisor import Supervisor
 from tidelock.spark.checkpoint import Checkpoint
 
 _STALE_RATE = 10.0
 """After how many seconds without a batch a segment's rate is told as nothing."""
+_OF_LOGS = ("lag", "log_bytes", "pending_epochs", "pending_bytes")
+_OF_GAUGES = {"state_rows": 0, "state_bytes": 0, "restarts": 0, "last_error": None}
 
 
 def running_status(supervisor: Supervisor, events: Events, began: float) -> dict[str, Any]:
     """The status document of a pipeline that this process runs."""
-    segments = [_running(supervisor, segment) for segment in supervisor.record.segments]
+    pending = {name: log.seen() for name, log in supervisor.pending.items()}
+    segments = [_running(supervisor, segment, pending) for segment in supervisor.record.segments]
     return {
         "pipeline": supervisor.record.pipeline,
         "state": "failed" if supervisor.machine.gave_up else "stopped" if supervisor.machine.done else "running",
@@ -45,7 +49,8 @@ def status(home: Home) -> dict[str, Any]:
     document, held = home.document("status"), home.is_held()
     if document is not None and held:
         return document
-    segments = [_resting(home, record, segment) for segment in record.segments]
+    pending = _found(record)
+    segments = [_resting(home, segment, pending) for segment in record.segments]
     ended = document["state"] if document and document["state"] in ("stopped", "failed") else "killed"
     events = home.events()
     return {
@@ -65,11 +70,11 @@ def _subjects(record: Record) -> dict[str, str]:
     return {subject: masked(url) for subject, url in record.subjects.items()}
 
 
-def _running(supervisor: Supervisor, segment: SegmentRecord) -> dict[str, Any]:
+def _running(supervisor: Supervisor, segment: SegmentRecord, pending: Mapping[str, Pending]) -> dict[str, Any]:
     machine, gauge = supervisor.machine, supervisor.gauges[segment.name]
     fresh = time.monotonic() - gauge.at < _STALE_RATE
     return {
-        **_where(segment, machine.epoch(segment.name), supervisor.pending),
+        **_where(segment, machine.epoch(segment.name), pending),
         "state": _state(supervisor, segment.name),
         "state_rows": gauge.state_rows,
         "state_bytes": gauge.state_bytes,
@@ -90,44 +95,48 @@ def _state(supervisor: Supervisor, segment: str) -> str:
     return str(state.value)
 
 
-def _resting(home: Home, record: Record, segment: SegmentRecord) -> dict[str, Any]:
+def _resting(home: Home, segment: SegmentRecord, pending: Mapping[str, Pending] | None) -> dict[str, Any]:
     epoch = Checkpoint(None, home.checkpoint(segment.name)).position()
-    pending = {s.name: _pending(s, record) for s in record.segments if s.log is not None}
-    known = {name: found for name, found in pending.items() if found is not None}
-    return {**_where(segment, epoch, known), "state": "stopped", **_last_known(home, segment.name)}
+    known = _last_known(home, segment.name)
+    of_logs = {} if pending is not None else {name: known[name] for name in _OF_LOGS if name in known}
+    gauges = {name: known.get(name, unknown) for name, unknown in _OF_GAUGES.items()}
+    idle = {"state": "stopped", "rows_per_second": 0.0, "batch_seconds": 0.0}
+    return {**_where(segment, epoch, pending or {}), **of_logs, **gauges, **idle}
 
 
 def _last_known(home: Home, segment: str) -> dict[str, Any]:
+    """What the last process of the home has written down about a segment."""
     document = home.document("status") or {"segments": []}
-    names = ("state_rows", "state_bytes", "restarts", "last_error")
-    for found in document["segments"]:
-        if found["name"] == segment:
-            return {**{name: found[name] for name in names}, "rows_per_second": 0.0, "batch_seconds": 0.0}
-    empty = {"state_rows": 0, "state_bytes": 0, "restarts": 0, "last_error": None}
-    return {**empty, "rows_per_second": 0.0, "batch_seconds": 0.0}
+    return next((dict(found) for found in document["segments"] if found["name"] == segment), {})
 
 
-def _pending(segment: SegmentRecord, record: Record) -> PendingLog | None:
-    assert segment.log is not None
-    try:
-        return PendingLog(EpochLog.open(segment.log), record.readers(segment.name))
-    except LogNotFound:
-        return None
+def _found(record: Record) -> dict[str, Pending] | None:
+    """How it is with the logs; None if their store does not answer."""
+    found = {}
+    for segment in record.segments:
+        if segment.log is not None:
+            try:
+                log = PendingLog(EpochLog.open(segment.log), record.readers(segment.name))
+            except LogNotFound:
+                continue
+            except BackendUnavailable:
+                return None
+            found[segment.name] = log.seen()
+    return found
 
 
-def _where(segment: SegmentRecord, epoch: Epoch, pending: dict[str, PendingLog]) -> dict[str, Any]:
+def _where(segment: SegmentRecord, epoch: Epoch, pending: Mapping[str, Pending]) -> dict[str, Any]:
     """What can be said of a segment by looking at its position and at the logs."""
-    ahead = [pending[log].newest() + lag for log, lag in segment.inputs if log in pending]
+    ahead = [pending[log].newest + lag for log, lag in segment.inputs if log in pending]
     lag = max(0, max(ahead) - epoch) if ahead else 0
-    own = pending.get(segment.name)
-    waiting = own.measure() if own else (0, 0)
+    own = pending.get(segment.name, Pending())
     return {
         "name": segment.name,
         "operators": list(segment.operators),
         "inputs": [log for log, _ in segment.inputs],
         "epoch": epoch if epoch > BEFORE_FIRST else -1,
         "lag": lag,
-        "log_bytes": own.bytes_held() if own else 0,
-        "pending_epochs": waiting[0],
-        "pending_bytes": waiting[1],
+        "log_bytes": own.held_bytes,
+        "pending_epochs": own.epochs,
+        "pending_bytes": own.bytes,
     }

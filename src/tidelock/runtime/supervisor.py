@@ -7,11 +7,13 @@ back through a queue, as Spark's listener does: whatever one segment does, the o
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BatchFailed, InternalError
@@ -39,6 +41,7 @@ from tidelock.runtime.dead_letters import set_aside
 from tidelock.runtime.events import Events
 from tidelock.runtime.gates import SegmentGate, Stopped
 from tidelock.runtime.home import Home
+from tidelock.runtime.patience import patiently
 from tidelock.runtime.pending import PendingLog
 from tidelock.runtime.pipeline import Care
 from tidelock.spark.checkpoint import Checkpoint
@@ -134,6 +137,7 @@ class Supervisor:
         self._stories = Storyteller(segments.functions)
         self._losses = Losses(0, ())
         self._looked_at_spark = 0.0
+        self._over = threading.Event()
 
     # -- for others
 
@@ -224,7 +228,8 @@ class Supervisor:
             case StopSegment(segment):
                 self.attempts[segment].gate.close()
             case SetAside(segment, epoch):
-                self._work(segment, lambda: self._set_aside(segment, epoch), final=True)
+                setting = partial(self._set_aside, segment, epoch)
+                self._work(segment, lambda: patiently(setting, self._care.policy, self._over), final=True)
             case GiveUp():
                 pass  # the machine stops the others, and the events have the story
 
@@ -236,7 +241,7 @@ class Supervisor:
                 fact = what()
             except Exception as failure:  # whatever it is, it becomes the segment's story
                 fact = self._failed(segment, None, failure)
-                fact = replace(fact, final=fact.final or final)
+                fact = replace(fact, final=fact.final or final, outage=fact.outage and not final)
             self._tell(lambda: fact)
 
         self._workers.submit(work)
@@ -332,7 +337,7 @@ class Supervisor:
     def _failed(self, segment: str, epoch: Epoch | None, failure: BaseException) -> QueryFailed:
         cut = self._segments.cutting.segment(segment)
         story = self._stories.tell(failure, [name for name in cut.operators if name != cut.sink])
-        return QueryFailed(segment, epoch, str(story), story.final)
+        return QueryFailed(segment, epoch, str(story), story.final, story.outage)
 
     def _look_at_spark(self) -> None:
         self._catch_up()
@@ -364,6 +369,7 @@ class Supervisor:
 
     def _end(self) -> None:
         """Leave no query behind, whatever ended the loop."""
+        self._over.set()
         for attempt in self.attempts.values():
             attempt.gate.close()
         for attempt in self.attempts.values():

@@ -57,6 +57,16 @@ class BatchOffsets:
         return [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
 
     @property
+    def is_first(self) -> bool:
+        """Whether nothing was taken from any log before this batch."""
+        return all(log["start"] == BEFORE_FIRST for log in self._logs)
+
+    @property
+    def identities(self) -> dict[str, str]:
+        """By their names, the identities of the logs that are read."""
+        return {log["name"]: log["tidelock"] for log in self._logs}
+
+    @property
     def _logs(self) -> list[dict[str, Any]]:
         """The offsets that `TidelockSource` made; a Kafka topic of that name has no text as its value."""
         return [s for s in self.sources if isinstance(s.get("tidelock"), str)]
@@ -90,13 +100,6 @@ class Checkpoint:
         kept = self._numbers("offsets") & self._numbers("commits")
         return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
 
-    def planned(self) -> Epoch | None:
-        """The epoch at which the batch ends that was planned and not committed; None if there is none."""
-        newest = max(self._numbers("offsets"), default=None)
-        if newest is None or self.is_committed(newest):
-            return None
-        return self.offsets(newest).last_epoch(newest)
-
     def is_committed(self, batch: int) -> bool:
         """Whether Spark has finished the batch for good."""
         return batch in self._numbers("commits")
@@ -106,18 +109,28 @@ class Checkpoint:
         newest = max(self._numbers("offsets") & self._numbers("commits"), default=None)
         return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
 
+    def begun(self) -> Epoch:
+        """The epoch at which the newest batch ends that was begun, whether it is committed or not."""
+        newest = max(self._numbers("offsets"), default=None)
+        return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
+
+    def newest_identities(self) -> dict[str, str]:
+        """By their names, the identities of the logs that the newest batch has read."""
+        newest = max(self._numbers("offsets"), default=None)
+        return {} if newest is None else self.offsets(newest).identities
+
     def roll_back(self, batch: int | None) -> None:
         """Forget what came after ``batch``, or everything but the query's identity. Only for a local directory.
 
-        Spark then runs the next batch as if the later ones had never been.
+        Spark then runs the next batch as if the later ones had never been. What sources remember stays: a query
+        that begins anew begins where it did. Idempotent: it can be done again if it was cut off.
         """
         for folder in ("offsets", "commits"):
             for number in self._numbers(folder):
                 if batch is None or number > batch:
                     _remove(self._local() / folder / str(number))
         if batch is None:
-            for folder in ("state", "sources"):
-                shutil.rmtree(self._local() / folder, ignore_errors=True)
+            shutil.rmtree(self._local() / "state", ignore_errors=True)
             return
         for file in (self._local() / "state").rglob("*.*"):
             version = _STATE_FILE.match(file.name)

@@ -55,5 +55,12 @@ class Folder:
         found = self._files.listStatus(self._path(name))
         return {str(status.getPath().getName()): int(status.getLen()) for status in found if status.isFile()}
 
+    def folders(self) -> list[str]:
+        """The names of the directories in this one; none if it does not exist."""
+        if not self.exists(""):
+            return []
+        found = self._files.listStatus(self._path(""))
+        return [str(status.getPath().getName()) for status in found if status.isDirectory()]
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}" if name else self.location)

@@ -256,10 +256,11 @@ def _check_column(stream: DataFrame, name: str) -> None:
 def _schema(declared: str, what: str) -> pa.Schema:
     try:
         parsed: Any = StructType.fromDDL(declared)
-    except PySparkException as error:
-        told = str(error).strip().partition("\n")[0]
+    except PySparkException:
+        parsed = None
+    if not isinstance(parsed, StructType):
         raise SchemaMismatch(
-            f"the {what} is declared as {declared!r}, which Spark cannot read: write it like 'total long, seen "
-            f"timestamp' ({told})"
-        ) from error
+            f"the {what} is declared as {declared!r}, which Spark cannot read as columns: write it like 'total "
+            "long, seen timestamp'"
+        )
     return arrow_schema(parsed)

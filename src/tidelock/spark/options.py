@@ -18,6 +18,7 @@ _KNOWN = {
     "startingEpoch",
     "epochsPerBatch",
     "takeRest",
+    "replay",
     "epochColumn",
     "watermarkColumn",
     "partitions",
@@ -37,7 +38,9 @@ class ReadOptions:
     """What a reader was asked to do.
 
     While the file ``take_rest`` is there, a batch also takes what is left when that is less than
-    ``epochs_per_batch``: no more is going to come.
+    ``epochs_per_batch``: no more is going to come. ``replay`` is the path of the document that says which
+    batches the query does again; a reader that has such a path belongs to a pipeline, which goes back together
+    with its logs.
     """
 
     log: str
@@ -46,6 +49,7 @@ class ReadOptions:
     starting_epoch: str
     epochs_per_batch: int
     take_rest: str | None
+    replay: str | None
     epoch_column: str | None
     watermark_column: str | None
     partitions: int
@@ -72,6 +76,7 @@ class ReadOptions:
             starting_epoch=_starting(given.get("startingEpoch", "earliest")),
             epochs_per_batch=_epochs(given.get("epochsPerBatch", "1")),
             take_rest=given.get("takeRest"),
+            replay=given.get("replay"),
             epoch_column=given.get("epochColumn"),
             watermark_column=given.get("watermarkColumn"),
             partitions=_positive("partitions", given.get("partitions", str(cores))),

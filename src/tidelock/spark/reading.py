@@ -81,15 +81,23 @@ def read_logs(
 
 
 def read_members(
-    spark: SparkSession, members: Sequence[Member], *, consumer: str, epochs_per_batch: int, take_rest: str
+    spark: SparkSession,
+    members: Sequence[Member],
+    *,
+    consumer: str,
+    epochs_per_batch: int,
+    take_rest: str,
+    replay: str,
 ) -> list[DataFrame]:
     """As `read_logs`; a log that is read with a lag gives no watermark, because it would wait for itself.
 
-    While the file ``take_rest`` is there, a batch may take fewer epochs.
+    While the file ``take_rest`` is there, a batch may take fewer epochs. Batches that are done again, as the
+    document ``replay`` tells, end where they had ended.
     """
     options = {
         **_options(spark, members, consumer, "earliest", epochs_per_batch, None),
         "takeRest": take_rest,
+        "replay": replay,
     }
     return [_stream(spark, m.log, options, None, event_time=not m.lag) for m in members]
 

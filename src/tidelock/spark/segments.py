@@ -22,13 +22,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from tidelock.log import EpochLog, Retention
+from tidelock.log import EpochLog, Retention, open_store
+from tidelock.log.log import lost
 from tidelock.spark.batches import Gate
 from tidelock.spark.describing import Described, Functions, build
 from tidelock.spark.keyed import StatePlace, building
 from tidelock.spark.options import Member
 from tidelock.spark.queries import came_too_late, start_query, wait_until_ready
 from tidelock.spark.reading import read_members
+from tidelock.spark.replay import read_replay
 from tidelock.spark.sink import LogSink, make_log
 from tidelock.spark.sinks import Deliver, DeliverySink
 from tidelock.spark.watermark import unmoved
@@ -50,6 +52,9 @@ class Places(Protocol):
     @property
     def draining(self) -> str:
         """The file that is there while nothing more comes from the sources."""
+
+    def replay(self, segment: str) -> str:
+        """The document that says which batches a segment does again."""
 
 
 class OpenState(Protocol):
@@ -92,15 +97,20 @@ class Segments:
     kept_batches: int
     """How many batches Spark remembers of a segment with cached state, which may have to go back to a snapshot."""
 
-    def make_logs(self, retention: Callable[[str], Retention]) -> dict[str, EpochLog]:
+    def make_logs(
+        self, retention: Callable[[str], Retention], identities: Mapping[str, str]
+    ) -> dict[str, EpochLog]:
         """Make the logs that are not there yet; all of them, by the names of their nodes.
+
+        ``identities`` has those of logs that were there before.
 
         Raises:
             SchemaMismatch: a log exists and has other columns.
         """
-        return {s.writes: self._make_log(s.writes, retention(s.writes)) for s in self.cutting.segments if s.writes}
+        nodes = [segment.writes for segment in self.cutting.segments if segment.writes]
+        return {node: self._make_log(node, retention(node), identities.get(node)) for node in nodes}
 
-    def _make_log(self, node: str, retention: Retention) -> EpochLog:
+    def _make_log(self, node: str, retention: Retention, identity: str | None) -> EpochLog:
         # Readers that start late are waited for: nothing goes before all of them have come.
         segments = self.cutting.readers(node)
         readers = {segment.name for segment in segments}
@@ -116,6 +126,7 @@ class Segments:
             event_time=described.event_time,
             name=node,
             retention=retention,
+            identity=identity,
         )
 
     def start(self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None = None) -> StreamingQuery:
@@ -128,7 +139,9 @@ class Segments:
 
         Raises:
             PipelineError: one of its functions cannot be built.
+            LogCorrupt: one of its logs is gone.
         """
+        self._check_logs(segment)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", segment.name)
         state = self.caches.open(segment.name)
         gate = gate if state is None else state.gate(gate)
@@ -140,6 +153,13 @@ class Segments:
             if not came_too_late(query):
                 break
         return query
+
+    def _check_logs(self, segment: Segment) -> None:
+        """See that the logs of a segment are there: they have been made, so one that is not was lost."""
+        nodes = [i.log for i in segment.inputs] + ([segment.writes] if segment.writes else [])
+        for url in map(self.places.log, nodes):
+            if open_store(url).get("log") is None:
+                raise lost(url, "everything")
 
     def _start(
         self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None, state: StatePlace | None
@@ -157,7 +177,8 @@ class Segments:
     def _sink(self, segment: Segment, gate: Gate) -> Callable[[DataFrame, int], None]:
         checkpoint = self.places.checkpoint(segment.name)
         if segment.sink is not None:
-            return DeliverySink(self.spark, segment.sink, self.sinks[segment.sink], checkpoint, gate)
+            replay = read_replay(self.places.replay(segment.name))
+            return DeliverySink(self.spark, segment.sink, self.sinks[segment.sink], checkpoint, gate, replay)
         return LogSink(self.spark, EpochLog.open(self.places.log(segment.name)), checkpoint, gate)
 
     # -- the DataFrames
@@ -181,6 +202,7 @@ class Segments:
             consumer=segment.name,
             epochs_per_batch=segment.epochs_per_batch,
             take_rest=self.places.draining,
+            replay=self.places.replay(segment.name),
         )
         return {i.log: stream for i, stream in zip(segment.inputs, read, strict=True)}
 

@@ -82,13 +82,16 @@ def make_log(
     event_time: bool,
     name: str | None = None,
     retention: Retention | None = None,
+    identity: str | None = None,
 ) -> EpochLog:
-    """The log at ``url`` for rows of this schema, made if it is not there.
+    """The log at ``url`` for rows of this schema, made if it is not there, with ``identity`` if it was there once.
 
     Raises:
         SchemaMismatch: the columns cannot be stored, or are not those of the log.
     """
-    log = EpochLog.create(url, describe(schema), name=name, retention=retention, event_time=event_time)
+    log = EpochLog.create(
+        url, describe(schema), name=name, retention=retention, event_time=event_time, identity=identity
+    )
     check_fits(schema, log.header.schema, log.shown)
     return log
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict
@@ -16,13 +17,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelock.epochs import EpochRange
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt
 from tidelock.log.sealed import seal, unseal
 from tidelock.spark.batches import Batches, Gate, Work
 from tidelock.spark.failures import told_shortly
 from tidelock.spark.filesystem import Folder
 from tidelock.spark.queries import compute, passing
+from tidelock.spark.replay import Replay
 from tidelock.spark.schema import quoted
 
 Deliver = Callable[[DataFrame, Work], None]
@@ -32,21 +34,40 @@ Deliver = Callable[[DataFrame, Work], None]
 class DeliverySink:
     """The function for `foreachBatch` of a segment that ends in a sink."""
 
-    def __init__(self, spark: SparkSession, name: str, deliver: Deliver, checkpoint: str, gate: Gate) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        deliver: Deliver,
+        checkpoint: str,
+        gate: Gate,
+        replay: Replay | None = None,
+    ) -> None:
         self._name = name
         self._deliver = deliver
         self._batches = Batches(spark, checkpoint, f"sink {name}")
         self._gate = gate
+        self._delivered = replay.delivered if replay else BEFORE_FIRST
+        if replay is not None and isinstance(deliver, FileSink):
+            self._take_back(deliver, replay)
+
+    def _take_back(self, files: FileSink, replay: Replay) -> None:
+        """Remove what is delivered again, unless the replay is under way."""
+        if self._batches.checkpoint.begun() <= replay.after:
+            files.take_back(max(replay.after, replay.delivered))
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Deliver ``rows``; a batch that takes no epoch is only computed."""
+        """Deliver ``rows``; a batch that takes no epoch, or was delivered before a replay, is only computed."""
         with told_shortly(f"sink {self._name}: batch {batch_id}"):
             work = self._batches.work(batch_id)
             if work is None:
                 compute(rows)
                 return
             with passing(self._gate, work):
-                self._deliver(rows, work)
+                if work.covers.last <= self._delivered:
+                    compute(rows)
+                else:
+                    self._deliver(rows, work)
 
 
 class FunctionSink:
@@ -132,6 +153,13 @@ class FileSink:
         self._folder.rename(aside, target)
         self._folder.remove(".aside")
 
+    def take_back(self, after: Epoch) -> None:
+        """Remove the epochs behind ``after``: they are made again, perhaps with other rows."""
+        for name in self._folder.folders():
+            found = _EPOCH.fullmatch(name)
+            if found and int(found[1]) > after:
+                self._folder.remove(name)
+
     def _done(self, target: str) -> dict[str, Any] | None:
         name = f"{target}/{_MANIFEST}"
         if not self._folder.exists(name):
@@ -147,6 +175,7 @@ class FileSink:
 
 
 _MANIFEST = "_manifest.json"
+_EPOCH = re.compile(r"epoch=(\d+)")
 
 
 def _identity(work: Work) -> dict[str, Any]:

@@ -37,13 +37,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import LongType, StructType, TimestampType
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import PipelineError
+from tidelock.errors import LogNotFound, PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
-from tidelock.log.log import Header
+from tidelock.log.log import Header, lost
 from tidelock.log.rounds import ALL_EPOCHS, Reading, Rounds
 from tidelock.redis.location import masked
 from tidelock.spark.options import ReadOptions
+from tidelock.spark.replay import read_replay
 from tidelock.spark.schema import arrow_schema, check_selection, readable, select
 
 _SMALLEST_PARTITION = 1 << 20
@@ -163,7 +164,10 @@ class _LogReading:
         return planned
 
     def _rows(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-        log = EpochLog.open(self._options.log)
+        try:
+            log = EpochLog.open(self._options.log)
+        except LogNotFound as gone:
+            raise lost(self._options.log, "everything") from gone
         for piece in partition.pieces:
             for batch in log.read_part(piece.covers, piece.part):
                 yield self._columns.deliver(batch, piece.covers)
@@ -208,7 +212,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._opened: tuple[EpochLog, Rounds] | None = None
+        self._opened: tuple[Reading, Rounds] | None = None
         self._first: Epoch | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -229,6 +233,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         epochs = ALL_EPOCHS if everything else self._options.epochs_per_batch
         key = start.get("epoch", start.get("start"))
         decision = self._rounds.decide(key, lambda: self._position(start), epochs)
+        self._check_reaches(decision.start)
         self._keep(decision.start)
         if decision.end == decision.start and "epoch" in start:
             return start
@@ -238,7 +243,7 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
         rest = self._options.take_rest
         if rest is None or not Path(rest).exists():
             return False
-        return self._rounds.newest() - self._position(start) < self._options.epochs_per_batch
+        return self._rounds.is_short(self._position(start), self._options.epochs_per_batch)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The newest epoch of the log, so that Spark's progress shows how far behind the query is."""
@@ -271,17 +276,18 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @property
     def _log(self) -> EpochLog:
-        return self._open()[0]
+        return self._open()[0].log
 
     @property
     def _rounds(self) -> Rounds:
         return self._open()[1]
 
-    def _open(self) -> tuple[EpochLog, Rounds]:
+    def _open(self) -> tuple[Reading, Rounds]:
         if self._opened is None:
             readings = {m.log: Reading(EpochLog.open(m.log), m.lag) for m in self._options.together}
-            rounds = Rounds(list(readings.values()), self._options.consumer)
-            self._opened = readings[self._options.log].log, rounds
+            replay = read_replay(self._options.replay)
+            rounds = Rounds(list(readings.values()), self._options.consumer, replay.ends if replay else ())
+            self._opened = readings[self._options.log], rounds
         return self._opened
 
     def _position(self, start: dict[str, Any]) -> Epoch:
@@ -301,6 +307,12 @@ class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 f"{self._log.shown}: this is not the log that the query has read so far (it was made "
                 "anew): start the query with a new checkpoint"
             )
+
+    def _check_reaches(self, position: Epoch) -> None:
+        """See that the log still has all that was read; a subject, made again, may be behind its followers."""
+        tail = self._open()[0].tail
+        if self._options.replay is not None and tail is not None and tail < self._own(position):
+            raise lost(self._options.log, f"the epochs from {tail + 1} to {self._own(position)}")
 
     def _keep(self, position: Epoch) -> None:
         consumer = self._options.consumer

@@ -2,6 +2,9 @@
 
 A failure of the user's code reaches the driver as text: the traceback of a Python worker inside an exception of
 the JVM. Frames of that traceback are matched with the places where the operators' functions stand.
+
+Tidelock's own errors come back as text in the same way, from Python workers and from the processes of sources. The
+line that ends their traceback has the error's full name, and that says who has to act, as the type would.
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from tidelock.errors import Fenced, LogCorrupt, PipelineError, PlanError
+from tidelock import errors
+from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, LogCorrupt, PipelineError, PlanError
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _CALLED_FROM = re.compile(r"was called from\s+(?P<file>\S+):(?P<line>\d+)")
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(?P<name>[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Fenced)\b.*)$")
 _BATCH_FAILED = re.compile(r"^tidelock\.errors\.BatchFailed: (?P<told>.+)$", re.MULTILINE)
 _LAST_TASK = re.compile(r"most recent failure: .*?\(TID \d+\) \([^)]*\): (?P<cause>.+)")
+_OWN = re.compile(r"^tidelock\.errors\.(?P<told>(?P<name>\w+).*)$", re.MULTILINE)
 _NEVER_BETTER = (PipelineError, PlanError, Fenced, LogCorrupt, AnalysisException)
 _FROM_WORKER = "from the Python worker"
 _LONGEST = 400
@@ -38,6 +43,8 @@ class Story:
     """What was raised, in one line."""
     final: bool
     """Trying again cannot help."""
+    outage: bool = False
+    """A store or a server is away: nothing is wrong with the epoch."""
 
     def __str__(self) -> str:
         return f"in operator {self.operator}: {self.raised}" if self.operator else self.raised
@@ -55,11 +62,14 @@ class Storyteller:
         Code of the user that stands in no operator's function belongs to the only operator there is, if so.
         """
         text = _text(failure)
-        final = isinstance(failure, _NEVER_BETTER) or "tidelock.errors.Fenced" in text
+        own = _own_errors(text)
+        told = {type(failure), *own}
+        final = any(issubclass(error, _NEVER_BETTER) for error in told)
+        outage = not final and any(issubclass(error, BackendUnavailable) for error in told)
         operator = self._operator(text)
-        if operator is None and len(operators) == 1 and _FROM_WORKER in text:
+        if operator is None and len(operators) == 1 and _FROM_WORKER in text and not own:
             operator = operators[0]
-        return Story(operator, _raised(failure, text)[:_LONGEST], final)
+        return Story(operator, _raised(failure, text, own)[:_LONGEST], final, outage)
 
     def _operator(self, text: str) -> str | None:
         frames = [*_FRAME.finditer(text), *_CALLED_FROM.finditer(text)]
@@ -90,7 +100,15 @@ def _text(failure: BaseException) -> str:
     return f"{own}\n{failure}"
 
 
-def _raised(failure: BaseException, text: str) -> str:
+def _own_errors(text: str) -> dict[type[BaseException], str]:
+    """Tidelock's own errors that a text tells of, each with its line; not the one that only wraps another."""
+    found = {getattr(errors, line["name"], None): line["told"] for line in _OWN.finditer(text)}
+    return {error: told for error, told in found.items() if error is not None and error is not BatchFailed}
+
+
+def _raised(failure: BaseException, text: str, own: Mapping[type[BaseException], str]) -> str:
+    if own and not isinstance(failure, tuple(own)):
+        return list(own.values())[-1]  # the last of a chain is what it was translated to
     if isinstance(failure, Py4JJavaError):
         return _python_error(text.splitlines()) or _first_line(_deepest_message(failure.java_exception))
     if isinstance(failure, PySparkException):

@@ -20,6 +20,7 @@ from tidelock.log import EpochLog, Retention
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import write_batches
 from tidelock.state.cells import Cells, Versions, single
+from tidelock.state.fence import Fence
 from tidelock.state.operator import Shape, ended
 from tidelock.state.store import BUCKETS, Bucket, CellStore, Keys
 
@@ -44,10 +45,11 @@ class Snapshots:
         """The epochs of which there are snapshots, oldest first."""
         return [covers.last for covers in self._log.ranges()]
 
-    def take(self, store: CellStore, shape: Shape, epoch: Epoch, watermark_ms: int) -> int:
-        """Copy the state at the end of ``epoch``, which is pinned; returns how many keys it has. Durable.
+    def take(self, store: CellStore, shape: Shape, epoch: Epoch, fence: Fence, server: str) -> int:
+        """Copy the state at the end of ``epoch``, which ``fence`` pins on ``server``: so many keys. Durable.
 
-        State that has ended when the watermark stands at ``watermark_ms`` is left out, and its cells are removed.
+        State that has ended by the watermark of the fence is left out, and its cells are removed. The server may
+        restart at any time, also empty, so a snapshot counts only if it has not.
 
         Raises:
             BackendUnavailable: the cache or the log does not work; the snapshots are as they were.
@@ -57,7 +59,7 @@ class Snapshots:
         prefix = writer.part_prefix(epoch)
         parts = []
         for first in range(0, BUCKETS, _BUCKETS_PER_PART):
-            batches = self._read(store, shape, range(first, first + _BUCKETS_PER_PART), epoch, watermark_ms)
+            batches = self._read(store, shape, range(first, first + _BUCKETS_PER_PART), epoch, fence.watermark)
             parts.append(self._write(prefix, batches))
         manifest = Manifest(
             log=self._log.header.id,
@@ -67,6 +69,7 @@ class Snapshots:
             query=uuid.uuid4().hex,
             batch=epoch,
         )
+        store.check_pinned(fence, server)
         writer.publish(manifest)
         writer.truncate()
         return manifest.rows

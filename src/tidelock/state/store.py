@@ -245,6 +245,18 @@ class CellStore:
 
     # -- whole buckets
 
+    def check_pinned(self, fence: Fence, server: str) -> None:
+        """See that all that was read since ``fence`` was set is one and the same state, of its pinned epoch.
+
+        Raises:
+            Fenced: a newer run has taken over.
+            BackendUnavailable: the server has restarted, or another one has taken over, since then.
+        """
+        data, facts = self._ask_all([command("GET", self._key("fence")), _SERVER])
+        now = self._checked(data, fence.token, None)
+        if now.pinned != fence.pinned or _run_id(facts) != server:
+            raise self._lost(f"it restarted, or was replaced, while epoch {fence.pinned} was copied")
+
     def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
         """All cells of a bucket, and the versions that were saved for the snapshot, as of one moment."""
 
@@ -280,10 +292,16 @@ class CellStore:
 
         return converse(self._location, drop) if len(fields) else 0
 
-    def read(self, keys: Keys) -> pa.BinaryArray:
-        """The cells of ``keys`` as they are now."""
-        found = self._ask_all([*commands("HMGET", keys.groups(self._bucket), keys.fields)])
-        return pa.array([cell for some in found for cell in some], pa.binary())
+    def find(self, fields: pa.BinaryArray) -> tuple[Epoch, pa.BinaryArray]:
+        """The cells of some keys, whatever their buckets, and the epoch that was done at that moment.
+
+        Every bucket is asked, so this is for few keys.
+        """
+        wanted = [Group(self._bucket(bucket), 0, len(fields)) for bucket in range(BUCKETS)]
+        reads = [command("GET", self._key("done")), *commands("HMGET", wanted, fields)]
+        done, *found = converse(self._location, lambda talk: talk.ask_if_unchanged(reads)) or [None]
+        cells = [next((cell for cell in some if cell is not None), None) for some in zip(*found, strict=True)]
+        return BEFORE_FIRST if done is None else Epoch(int(done)), pa.array(cells, pa.binary())
 
     # -- what they share
 

@@ -50,8 +50,10 @@ class Story:
     def commit(self, segment: str, epoch: int) -> tuple[Action, ...]:
         return self.tell(EpochCommitted(segment, Epoch(epoch)))
 
-    def fail(self, segment: str, epoch: int | None = 0, *, final: bool = False) -> tuple[Action, ...]:
-        return self.tell(QueryFailed(segment, None if epoch is None else Epoch(epoch), "boom", final))
+    def fail(
+        self, segment: str, epoch: int | None = 0, *, final: bool = False, outage: bool = False
+    ) -> tuple[Action, ...]:
+        return self.tell(QueryFailed(segment, None if epoch is None else Epoch(epoch), "boom", final, outage))
 
     def wait(self) -> tuple[Action, ...]:
         """Until the machine wants to be woken."""
@@ -178,6 +180,65 @@ class TestAnOperatorFails:
         assert [type(action) for action in story.fail("c", final=True)] == [GiveUp, StopSegment]
         assert story.states() == "stopped stopping failed"
         assert story.machine.wake_at() is None
+
+
+class TestAStoreIsAway:
+    def test_it_is_waited_for_and_no_epoch_counts_as_poison(self) -> None:
+        story = Story(policy=Policy(attempts=2, on_poison="dead-letter"))
+        story.commit("b", 4)
+        delays = []
+        for _ in range(8):
+            before = story.now
+            assert story.fail("b", 5, outage=True) == ()
+            assert story.wait() == (StartSegment("b", 1),), "no attempt was used up"
+            delays.append(story.now - before)
+        assert delays == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+        story.commit("b", 5)
+        assert story.states() == "running running running"
+
+    def test_longer_than_the_patience_and_the_pipeline_stops_with_its_story(self) -> None:
+        story = Story(policy=Policy(patience=3.0))
+        for _ in range(3):
+            assert story.fail("b", outage=True) == ()
+            story.wait()
+        assert story.now == 3.5
+        gave_up, *stops = story.fail("b", outage=True)
+        assert isinstance(gave_up, GiveUp)
+        assert "has waited 4 s for a store or server" in gave_up.story
+        assert "patience of 3 s: boom" in gave_up.story
+        assert "start the pipeline again" in gave_up.story
+        assert stops == [StopSegment("a"), StopSegment("c")]
+
+    def test_a_commit_ends_the_outage(self) -> None:
+        story = Story(policy=Policy(patience=3.0))
+        for epoch in range(20):
+            assert story.fail("b", epoch, outage=True) == ()
+            assert story.wait() == (StartSegment("b", 1),)
+            story.commit("b", epoch)
+        assert story.now > 3.0
+
+    def test_a_commit_told_after_it_lets_the_outage_begin_with_its_newest_failure(self) -> None:
+        story = Story(policy=Policy(patience=3.0))
+        story.fail("b", 5, outage=True)
+        story.wait()
+        story.now = 2.9
+        story.fail("b", 6, outage=True)
+        story.commit("b", 5)
+        story.wait()
+        story.now = 5.8
+        assert story.fail("b", 6, outage=True) == ()
+
+    def test_it_neither_lengthens_nor_ends_a_row_of_failures(self) -> None:
+        story = Story()
+        for outage in (False, True, True, False, True):
+            assert story.fail("b", 5, outage=outage) == ()
+            story.wait()
+        told = "segment 'b' failed 3 times in a row, the last time at epoch 5: boom"
+        assert story.fail("b", 5)[0] == GiveUp("b", told)
+
+    def test_what_cannot_be_retried_is_not_waited_for(self) -> None:
+        story = Story()
+        assert isinstance(story.fail("b", outage=True, final=True)[0], GiveUp)
 
 
 class TestPoison:

@@ -8,6 +8,7 @@ import pytest
 from tests.waiting import eventually
 
 from tidelock.epochs import Epoch, EpochRange
+from tidelock.errors import BackendUnavailable
 from tidelock.runtime.gates import SegmentGate, Stopped
 from tidelock.spark.batches import Work
 
@@ -86,3 +87,17 @@ def test_a_failure_is_remembered_with_its_work() -> None:
     gate.leave(failure)
     assert gate.failed == (work(7, batch=8), failure)
     assert gate.epoch_of(8) is None
+
+
+def test_a_batch_waits_while_nobody_can_say_whether_there_is_room() -> None:
+    answers = iter([BackendUnavailable("away"), BackendUnavailable("away"), False, True])
+    gate = SegmentGate(lambda: _given(next(answers)))
+    gate.enter(work(3))
+    assert gate.inside() is not None
+    assert next(answers, None) is None, "it has asked until there was an answer"
+
+
+def _given(answer: bool | Exception) -> bool:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -7,7 +7,7 @@ import inspect
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
-from tidelock.errors import BackendUnavailable, Fenced, PipelineError
+from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, PipelineError
 from tidelock.spark.stories import Storyteller
 
 
@@ -84,3 +84,47 @@ def test_an_error_of_the_driver_keeps_its_type(teller: Storyteller) -> None:
 )
 def test_some_failures_never_get_better(teller: Storyteller, failure: Exception, final: bool) -> None:
     assert teller.tell(failure).final is final
+
+
+def in_another_process(error: str) -> str:
+    """As Spark tells of an error in the process of a source, or in a worker."""
+    return (
+        "[STREAM_FAILED] Query terminated with exception: Error from python worker:\n"
+        "Traceback (most recent call last):\n"
+        '  File "redis/connection.py", line 12, in connect\n'
+        "ConnectionError: refused\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "tidelock/spark/source.py", line 229, in latestOffset\n'
+        f"{error}\n SQLSTATE: XXKST"
+    )
+
+
+AWAY = "tidelock.errors.BackendUnavailable: file:/logs/counts: it does not answer"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        BackendUnavailable("file:/logs/counts: it does not answer"),
+        StreamingQueryException(in_another_process(AWAY)),
+        BatchFailed(f"batch 3: org.apache.spark.SparkException: {in_another_process(AWAY)}"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_store_that_is_away_is_an_outage(teller: Storyteller, failure: Exception) -> None:
+    story = teller.tell(failure, ["counts"])
+    assert (story.outage, story.final) == (True, False)
+    assert str(story) == "BackendUnavailable: file:/logs/counts: it does not answer"
+
+
+@pytest.mark.parametrize("name", ["LogCorrupt", "Fenced", "LogNotFound", "PipelineError"])
+def test_own_errors_of_other_processes_are_as_final_as_here(teller: Storyteller, name: str) -> None:
+    told = in_another_process(f"tidelock.errors.{name}: file:/logs/counts: look at it")
+    story = teller.tell(StreamingQueryException(f"{told}\n{AWAY}"), ["counts"])
+    assert (story.outage, story.final) == (False, True)
+    assert str(teller.tell(StreamingQueryException(told), ["counts"])) == f"{name}: file:/logs/counts: look at it"
+
+
+def test_a_store_that_is_only_spoken_of_is_no_outage(teller: Storyteller) -> None:
+    assert not teller.tell(ValueError("see tidelock.errors.BackendUnavailable: what to do")).outage

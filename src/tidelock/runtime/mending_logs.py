@@ -1,0 +1,112 @@
+"""What is left of a log whose store was emptied, or came back with older data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.errors import LogCorrupt
+from tidelock.log import EpochLog
+from tidelock.log.entry import Manifest
+from tidelock.log.store import open_store
+from tidelock.recovery import Held, Step
+
+_OWNER = "mending"
+_FIRST_BATCHES = 1
+"""The first entry of a log is of batch 0, or of batch 1 if Spark's first one took nothing."""
+
+
+class FoundLog:
+    """A log as it is found before a run. Nothing is changed before `place`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._store = open_store(url)
+        self.is_there = self._store.get("log") is not None
+        self._ranges = self._store.ranges()
+        self._manifests = dict(self._whole()) if self.is_there else {}
+        self._runs = _runs([covers for covers in self._ranges if covers in self._manifests])
+
+    def _whole(self) -> Iterator[tuple[EpochRange, Manifest]]:
+        """The entries that are all there; their rows are verified when they are read."""
+        parts = set(self._store.part_names())
+        for covers in self._ranges:
+            try:
+                manifest = Manifest.decode(self._store.manifest(covers) or b"", f"{self.url}: epoch {covers}")
+            except LogCorrupt:
+                continue
+            if parts.issuperset(part.file for part in manifest.parts):
+                yield covers, manifest
+
+    # -- what it can be
+
+    def is_whole(self, written: Epoch) -> bool:
+        """Whether the log holds one run of entries that reaches at least up to what its writer has committed."""
+        if not self._ranges:
+            return self.is_there or written == BEFORE_FIRST
+        return len(self._runs) == 1 and self._runs[0] == self._ranges and self._ranges[-1].last >= written
+
+    def windows(self, written: Epoch) -> list[Held]:
+        """The windows that the log can be given, newest first, when its writer has committed ``written``.
+
+        A log of which something is missing can also be given up: an empty one fits where its writer and all of its
+        readers go on from the same epoch.
+        """
+        found = [self._window(run) for run in reversed(self._runs)]
+        return found if found and self.is_whole(written) else [*found, Held(written)]
+
+    def _window(self, run: list[EpochRange]) -> Held:
+        head, ends = Epoch(run[0].first - 1), tuple(covers.last for covers in run)
+        first = self._manifests[run[0]]
+        if not first.query:  # nobody has computed it: it only says where the log begins
+            return Held(ends[0], ends[1:])
+        begins = first.batch <= _FIRST_BATCHES
+        # Whoever has read nothing yet begins at the first entry of a log, whatever its epoch is.
+        return Held(BEFORE_FIRST, (head, *ends)) if begins and head > BEFORE_FIRST else Held(head, ends)
+
+    def loss(self, written: Epoch) -> str | None:
+        """What the log has lost, as far as it can be told from the log alone; None if nothing."""
+        if self.is_whole(written) and (self._ranges or written == BEFORE_FIRST):
+            return None
+        if not self._runs:
+            return "everything"
+        tail = self._runs[-1][-1].last
+        return f"the epochs from {tail + 1} to {written}" if tail < written else "some of its epochs"
+
+    # -- making it that
+
+    def place(self, window: Held, step: Step, readers: Mapping[str, Epoch]) -> None:
+        """Leave of the log what ``window`` and ``step`` say, with the cursors of its readers. Idempotent."""
+        ends = () if step.restart_log else (window.head, *window.ends)
+        kept = [covers for covers in self._ranges if covers.last in ends]
+        kept = [covers for covers in kept if covers in self._manifests and covers.last <= step.version]
+        dropped = [covers for covers in self._ranges if covers not in kept]
+        if dropped:
+            self._store.unpublish(self._store.take_over(_OWNER), reversed(dropped))
+        for name in self._store.names("aside/"):
+            if int(name.rpartition("-")[2]) > step.version:
+                self._store.delete(name)
+        for reader in readers:
+            self._store.delete(f"round/{reader}")
+        self._set_cursors(step.version, readers)
+
+    def _set_cursors(self, version: Epoch, readers: Mapping[str, Epoch]) -> None:
+        if not self.is_there:  # it is made anew: readers register when they begin, and until then it keeps all
+            for name in self._store.names("cursor/"):
+                self._store.delete(name)
+            return
+        log = EpochLog.open(self.url)
+        others = {name: min(at, version) for name, at in log.cursors().items() if name not in readers}
+        for name, position in {**others, **readers}.items():
+            log.move_cursor(name, position)
+
+
+def _runs(ranges: list[EpochRange]) -> list[list[EpochRange]]:
+    """The ranges, as runs without a gap."""
+    runs: list[list[EpochRange]] = []
+    for covers in ranges:
+        if runs and runs[-1][-1].last + 1 == covers.first:
+            runs[-1].append(covers)
+        else:
+            runs.append([covers])
+    return runs

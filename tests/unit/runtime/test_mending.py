@@ -1,0 +1,238 @@
+"""Logs that were lost between two runs: who goes back, how far, and what is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime.backup_job import Job
+from tests.unit.runtime.lost_logs import (
+    contents,
+    lose,
+    lose_entries,
+    positions,
+    started_again,
+    tail,
+)
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.recovery import Unrecoverable
+from tidelock.runtime.home import Home
+from tidelock.runtime.mending import Mended, mend
+from tidelock.runtime.rolling_back import roll_back, safe_versions
+from tidelock.spark.replay import read_replay
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(Home(tmp_path / "home"))
+
+
+def mended(job: Job, **more: dict[str, list[Epoch]]) -> Mended:
+    found = mend(job.home, job.home.known(), **more)
+    assert found is not None
+    return found
+
+
+class TestNothingIsLost:
+    def test_a_new_home(self, job: Job) -> None:
+        before = contents(job.home)
+        assert mend(job.home, job.home.known()) is None
+        assert contents(job.home) == before
+
+    def test_a_log_may_be_ahead_of_its_writer_and_a_reader_too(self, job: Job) -> None:
+        job.run_to(3)
+        job.step("words", commit=False)
+        job.step("counts")
+        assert job.position("counts") > job.position("words")
+        before = contents(job.home)
+        assert mend(job.home, job.home.known()) is None
+        assert contents(job.home) == before
+
+    def test_an_epoch_that_a_reader_has_begun_is_not_forgotten(self, job: Job) -> None:
+        job.run_to(3)
+        job.run("words", "words")
+        job.step("counts", commit=False)
+        assert mend(job.home, job.home.known()) is None
+        assert (Path(job.home.checkpoint("counts")) / "offsets" / "4").exists()
+
+
+class TestEverythingIsLost:
+    def test_where_all_are_at_the_same_epoch_nothing_is_done_again(self, job: Job) -> None:
+        job.run_to(3)
+        lose(job, "words")
+        lose(job, "counts")
+        found = mended(job)
+        assert found == Mended({"words": "everything", "counts": "everything"}, {}, {})
+        assert str(found) == ("log words has lost everything; log counts has lost everything; done again: nothing")
+        job = started_again(job.home)
+        job.run_to(6)
+        job.check(6)
+
+    def test_all_go_back_to_the_newest_epoch_that_they_agree_on(self, job: Job) -> None:
+        job.run_to(3)
+        job.run("words", "words", "counts", "words")
+        lose(job, "words")
+        lose(job, "counts")
+        found = mended(job)
+        assert found.again == {"words": (4, 6), "counts": (4, 4)}
+        assert found.sinks == {}, "the sink was the last one"
+        job = started_again(job.home)
+        assert set(positions(job).values()) == {3}
+        job.run_to(8)
+        job.check(8)
+
+    def test_one_log_takes_only_those_back_who_share_it(self, job: Job) -> None:
+        job.run_to(3)
+        job.run("words", "counts", "words")
+        lose(job, "counts")
+        found = mended(job)
+        assert found.lost == {"counts": "everything"}
+        assert found.again == {"counts": (4, 4)}, "words goes on: its log is there"
+        job = started_again(job.home)
+        job.run_to(6)
+        job.check(6)
+
+    def test_its_identity_is_known_from_its_readers(self, job: Job) -> None:
+        job.run_to(3)
+        before = job.log("words").header.id
+        lose(job, "words")
+        mended(job)
+        assert started_again(job.home).log("words").header.id == before
+
+    def test_without_a_common_epoch_nothing_is_changed(self, job: Job) -> None:
+        job.run_to(0)
+        for _ in range(12):
+            job.run("words")
+        lose(job, "words")
+        before = contents(job.home)
+        with pytest.raises(Unrecoverable, match=r"has no version left.*start the pipeline from nothing"):
+            mend(job.home, job.home.known())
+        assert contents(job.home) == before
+
+
+class TestSomeIsLost:
+    def test_a_tail_that_all_have_read_costs_nothing(self, job: Job) -> None:
+        job.run_to(5)
+        lose_entries(job, "words", 5, 5)
+        assert mended(job).again == {}
+        job = started_again(job.home)
+        job.run_to(7)
+        job.check(7)
+
+    def test_a_tail_that_some_need_is_made_again(self, job: Job) -> None:
+        job.run_to(2)
+        job.run("words", "words", "words")
+        lose_entries(job, "words", 4, 5)
+        found = mended(job)
+        assert found.lost == {"words": "the epochs from 4 to 5"}
+        assert found.again == {"words": (4, 5)}
+        assert tail(job, "words") == 3
+        job.run_to(7)
+        job.check(7)
+
+    def test_a_sink_that_was_ahead_delivers_again(self, job: Job) -> None:
+        job.run_to(5)
+        job.run("words", "words")
+        lose_entries(job, "words", 4, 99)
+        lose_entries(job, "counts", 0, 99)
+        found = mended(job)
+        assert found.sinks.keys() <= {"report"}
+        job = started_again(job.home)
+        job.run_to(9)
+        job.check(9)
+
+    def test_an_epoch_in_the_middle(self, job: Job) -> None:
+        job.run_to(1)
+        job.run("words", "words", "words", "words")
+        lose_entries(job, "words", 3, 3)
+        found = mended(job)
+        assert found.lost == {"words": "some of its epochs"}
+        assert tail(job, "words") == 2
+        job.run_to(7)
+        job.check(7)
+
+    def test_a_part_without_which_an_entry_cannot_be_read(self, job: Job) -> None:
+        job.run_to(1)
+        job.run("words", "words")
+        (part, *_) = sorted((job.home.root / "logs" / "words" / "parts").glob("000000000003*"))
+        part.unlink()
+        assert mended(job).again == {"words": (3, 3)}
+        job.run_to(4)
+        job.check(4)
+
+    def test_cursors_go_back_with_their_readers(self, job: Job) -> None:
+        job.run_to(5)
+        job.run("words", "counts")
+        job.log("words").move_cursor("follower", Epoch(6))
+        lose_entries(job, "words", 3, 99)
+        lose_entries(job, "counts", 0, 99)
+        mended(job)
+        job = started_again(job.home)
+        readers = {name: job.position(name) for name in ("counts", "report")}
+        cursors = job.log("words").cursors()
+        assert {name: cursors[name] for name in readers} == readers
+        assert cursors["follower"] <= job.position("words")
+
+
+class TestStateElsewhere:
+    def test_a_segment_comes_back_alone_if_its_input_is_held(self, job: Job) -> None:
+        job.run_to(1)
+        job.run("words", "words", "counts", "counts")
+        job.log("words").move_cursor("report", Epoch(1))
+        ranges = job.log("counts").ranges()
+        found = mended(job, safe={"counts": [Epoch(0), Epoch(1)]})
+        assert found.again == {"counts": (2, 3)}
+        assert positions(job) == {"words": 3, "counts": 1, "report": 1}
+        assert job.log("counts").ranges() == ranges, "what it publishes again is there already"
+        job.run_to(5)
+        job.check(5)
+
+    def test_otherwise_those_who_read_from_it_go_back_too(self, job: Job) -> None:
+        job.run_to(4)
+        job.run("words")  # which drops what all have read
+        found = mended(job, safe={"counts": [Epoch(1)]})
+        assert found.again["counts"] == (2, 4)
+        assert found.sinks == {"report": 2}
+        assert set(positions(job).values()) == {1}
+        job.run_to(6)
+        job.check(6)
+
+    def test_a_sink_does_not_deliver_the_same_again(self, job: Job) -> None:
+        job.run_to(4)
+        job.log("words").move_cursor("counts", BEFORE_FIRST)
+        job.run("words", "counts")
+        found = mended(job, safe={"report": [Epoch(3)]})
+        assert (found.again, found.sinks) == ({"report": (4, 4)}, {})
+        replay = read_replay(job.home.replay("report"))
+        assert replay is not None
+        assert (replay.after, replay.ends, replay.delivered) == (3, (4,), 4)
+
+
+class TestRollingBack:
+    def test_the_ends_of_the_batches_are_written_down(self, job: Job) -> None:
+        job.run_to(5)
+        job.step("words", commit=False)
+        roll_back(job.home, "words", Epoch(3))
+        replay = read_replay(job.home.replay("words"))
+        assert replay is not None
+        assert (replay.after, replay.batch, replay.ends) == (3, 3, (4, 5, 6))
+        assert (replay.delivered, replay.rolled_back) == (BEFORE_FIRST, True)
+
+    def test_a_replay_that_is_not_over_is_remembered_when_it_goes_further_back(self, job: Job) -> None:
+        job.run_to(5)
+        roll_back(job.home, "words", Epoch(3))
+        roll_back(job.home, "words", Epoch(2))
+        replay = read_replay(job.home.replay("words"))
+        assert replay is not None
+        assert (replay.after, replay.ends) == (2, (3, 4, 5))
+
+    def test_a_version_is_safe_only_with_its_state(self, job: Job) -> None:
+        job.run_to(6)
+        assert list(safe_versions(job.home, "words")) == [BEFORE_FIRST, 0, 1, 2, 3, 4, 5, 6]
+        (Path(job.home.checkpoint("words")) / "state" / "0" / "0" / "2.delta").unlink()
+        assert list(safe_versions(job.home, "words")) == [BEFORE_FIRST, 0, 3, 4, 5, 6], "4 has a full file"
+
+    def test_from_nothing_only_as_long_as_the_first_batch_is_known(self, job: Job) -> None:
+        job.run_to(12)
+        assert BEFORE_FIRST not in safe_versions(job.home, "words")
