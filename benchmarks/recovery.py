@@ -22,20 +22,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from jobs import (
+    Failure,
+    Job,
+    Operators,
+    chained,
+    declare,
+    doomed,
+    events,
+    record,
+    rising,
+    run_plain,
+    say,
+    session,
+)
 
 VARIANTS = ("plain", "one", "each", "three")
 OPERATORS = ("parsed", "first", "second", "enriched", "third", "fourth")
@@ -93,80 +98,33 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return {"recovery": recovery, "throughput": throughput}
 
 
-# -- the parent: input, children, times
+# -- the parent
 
 
-class Job:
-    """One variant in a directory of its own, with its input and its progress."""
-
-    def __init__(self, variant: str, epochs: list[int], faults: list[int], pace: str, provider: str) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="tidelock-bench-"))
-        self.settings = {
-            "variant": variant,
-            "home": str(self.home),
-            "last": len(epochs) - 1,
-            "faults": faults,
-            "pace": pace,
-            "provider": provider,
-        }
-        first = 0
-        (self.home / "input").mkdir()
-        for number, rows in enumerate(epochs):
-            write_epoch(self.home / "input" / f"{number:06}.parquet", first, rows)
-            first += rows
-        (self.home / "progress").touch()
-        self.process = self.start()
-
-    def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, __file__, "--child", json.dumps(self.settings)]
-        with (self.home / "output").open("ab") as output:
-            return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-
-    def kill(self) -> float:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        return time.time()
-
-    def delivered(self) -> dict[int, float]:
-        """The epochs that have come to the sink, and when each came first."""
-        found: dict[int, float] = {}
-        for line in (self.home / "progress").read_text().splitlines():
-            epoch, at = line.split()
-            found.setdefault(int(epoch), float(at))
-        return found
-
-    def wait_for(self, epoch: int) -> None:
-        while max(self.delivered(), default=-1) < epoch:
-            if self.process.poll() is not None:
-                tail = (self.home / "output").read_text(errors="replace")[-3000:]
-                raise SystemExit(f"{self.settings['variant']} ended before epoch {epoch}:\n{tail}")
-            time.sleep(0.05)
-
-    def finish(self) -> None:
-        self.process.wait()
-        shutil.rmtree(self.home)
-
-
-def write_epoch(path: Path, first: int, rows: int) -> None:
-    ids = pa.array(range(first, first + rows), pa.int64())
-    pq.write_table(pa.table({"id": ids}), path)
-    os.utime(path, (1_000_000 + first, 1_000_000 + first))
+def job(settings: dict[str, Any], sizes: list[int]) -> Job:
+    """A job that has all its input and has been started."""
+    made = Job((__file__, "--child"), rising(sizes), {**settings, "last": len(sizes) - 1})
+    made.feed(len(sizes))
+    made.start()
+    return made
 
 
 def recover(variant: str, keys: int, failures: int, kills: int, provider: str) -> dict[str, Any]:
     say(f"{variant}, {keys} keys: failures")
-    small = (failures + kills + 1) * SETTLED + 1
-    faults = [SETTLED * (i + 1) for i in range(failures)]
-    job = Job(variant, [keys] + [SMALL] * small, faults, PACE, provider)
-    job.wait_for(faults[-1] + SETTLED - 1)
-    operator = [job.delivered()[epoch] - raised(job.home, epoch) for epoch in faults]
-    process = [kill_and_wait(job) for _ in range(kills)]
-    job.wait_for(len(list((job.home / "input").iterdir())) - 1)
-    job.finish()
+    sizes = [keys] + [SMALL] * ((failures + kills + 1) * SETTLED + 1)
+    epochs = [SETTLED * (i + 1) for i in range(failures)]
+    doomed_ids = [{OPERATORS[-1]: sum(sizes[:epoch])} for epoch in epochs]
+    settings = {"variant": variant, "failures": doomed_ids, "pace": PACE, "provider": provider}
+    with job(settings, sizes) as running:
+        running.wait_for(epochs[-1] + SETTLED - 1 if epochs else 0)
+        operator = [running.delivered()[epoch] - running.failed_at(i) for i, epoch in enumerate(epochs)]
+        process = [kill_and_wait(running) for _ in range(kills)]
+        running.wait_for(len(sizes) - 1)
+        running.finish()
     found = {
         "variant": variant,
         "keys": keys,
-        "operator": statistics.median(operator),
+        "operator": statistics.median(operator) if operator else None,
         "operator_all": operator,
         "process": statistics.median(process) if process else None,
         "process_all": process,
@@ -175,34 +133,27 @@ def recover(variant: str, keys: int, failures: int, kills: int, provider: str) -
     return found
 
 
-def raised(home: Path, epoch: int) -> float:
-    return max(file.stat().st_mtime for file in (home / "faults" / str(epoch)).iterdir())
-
-
-def kill_and_wait(job: Job) -> float:
-    reached = max(job.delivered())
-    killed = job.kill()
-    job.process = job.start()
-    job.wait_for(reached + 1)
-    delay = job.delivered()[reached + 1] - killed
-    job.wait_for(reached + SETTLED)
+def kill_and_wait(running: Job) -> float:
+    reached = max(running.delivered())
+    killed = running.kill()
+    running.start()
+    running.wait_for(reached + 1)
+    delay = running.delivered()[reached + 1] - killed
+    running.wait_for(reached + SETTLED)
     return delay
 
 
 def flow(variant: str, rows: int, epochs: int, provider: str) -> dict[str, Any]:
     say(f"{variant}: throughput")
-    job = Job(variant, [rows] * epochs, [], "0 seconds", provider)
-    job.wait_for(epochs - 1)
-    at = job.delivered()
-    job.finish()
+    settings = {"variant": variant, "failures": [], "pace": "0 seconds", "provider": provider}
+    with job(settings, [rows] * epochs) as running:
+        running.wait_for(epochs - 1)
+        at = running.delivered()
+        running.finish()
     speed = rows * (epochs - 2) / (at[epochs - 1] - at[1])
     found = {"variant": variant, "rows": rows, "rows_per_second": speed}
     say(json.dumps(found))
     return found
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 # -- the child: one variant on Spark
@@ -211,129 +162,48 @@ def say(text: str) -> None:
 def child(settings: dict[str, Any]) -> None:
     import tidelock
 
-    spark = tidelock.session(
-        "bench",
-        master="local[2,4]",
-        settings={
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.driver.memory": "8g",
-            **(ROCKSDB if settings["provider"] == "rocksdb" else {}),
-        },
-    )
-    spark.sparkContext.setLogLevel("OFF")
+    spark = session(**(ROCKSDB if settings["provider"] == "rocksdb" else {}))
     home = Path(settings["home"])
     if settings["variant"] == "plain":
-        plain(spark, home, settings["last"], settings["faults"], settings["pace"])
+        plain(spark, home, settings)
     else:
         plan: Any = PLAN if settings["variant"] == "three" else settings["variant"]
-        pipeline = declare(home, settings["faults"], settings["pace"])
+        pipeline = declare(
+            tidelock.Pipeline("bench", epoch=settings["pace"]),
+            lambda spark: events(spark, home),
+            operators(home, settings["failures"]),
+            lambda rows, epoch: record(home, epoch),
+        )
         pipeline.run(spark, f"{home}/state", plan=plan, last_epoch=settings["last"])
     spark.stop()
 
 
-def events(spark: Any, home: Path) -> Any:
-    return spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(f"{home}/input")
-
-
-def operators(home: Path, faults: list[int]) -> dict[str, Any]:
+def operators(home: Path, failures: list[Failure]) -> Operators:
     """The six operators, as functions of DataFrames."""
     from pyspark.sql import functions as F
 
-    return {
-        "parsed": lambda rows: rows.select("id", *(F.hash("id", F.lit(i)).alias(f"k{i}") for i in range(4))),
-        "first": lambda rows: rows.dropDuplicates(["id", "k0"]),
-        "second": lambda rows: rows.dropDuplicates(["id", "k1"]),
-        "enriched": lambda rows: rows.withColumn("sum", F.col("k0") % 1000 + F.col("k1") % 1000),
-        "third": lambda rows: rows.dropDuplicates(["id", "k2"]),
-        "fourth": lambda rows: doomed(rows.dropDuplicates(["id", "k3"]), home, faults),
-    }
+    functions: list[Callable[[Any], Any]] = [
+        lambda rows: rows.select("id", *(F.hash("id", F.lit(i)).alias(f"k{i}") for i in range(4))),
+        lambda rows: rows.dropDuplicates(["id", "k0"]),
+        lambda rows: rows.dropDuplicates(["id", "k1"]),
+        lambda rows: rows.withColumn("sum", F.col("k0") % 1000 + F.col("k1") % 1000),
+        lambda rows: rows.dropDuplicates(["id", "k2"]),
+        lambda rows: doomed(rows.dropDuplicates(["id", "k3"]), home, OPERATORS[-1], failures),
+    ]
+    return dict(zip(OPERATORS, functions, strict=True))
 
 
-def doomed(rows: Any, home: Path, faults: list[int]) -> Any:
-    """The rows; in the first tries of some epochs it raises instead. Only small epochs go through Python."""
-    if not faults:
-        return rows
-    known = {first_id(home, epoch): epoch for epoch in faults}
-    folder = home / "faults"
-
-    def watch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in known.keys() & set(batch.column("id").to_pylist()):
-                tries = folder / str(known[number])
-                tries.mkdir(parents=True, exist_ok=True)
-                seen = len(list(tries.iterdir()))
-                if seen < 4:
-                    (tries / str(seen)).touch()
-                    raise ValueError(f"epoch {known[number]} was to fail")
-            yield batch
-
-    return rows.mapInArrow(watch, rows.schema)
-
-
-def first_id(home: Path, epoch: int) -> int:
-    sizes = [pq.read_metadata(path).num_rows for path in sorted((home / "input").iterdir())]
-    return sum(sizes[:epoch])
-
-
-def record(home: Path, epoch: int) -> None:
-    with (home / "progress").open("a") as file:
-        file.write(f"{epoch} {time.time()}\n")
-
-
-def plain(spark: Any, home: Path, last: int, faults: list[int], pace: str) -> None:
-    from pyspark.errors import StreamingQueryException
-
+def plain(spark: Any, home: Path, settings: dict[str, Any]) -> None:
     def deliver(rows: Any, batch: int) -> None:
         rows.write.format("noop").mode("overwrite").save()
         record(home, batch)
 
-    while True:
-        stream = events(spark, home)
-        for function in operators(home, faults).values():
-            stream = function(stream)
+    def start() -> Any:
+        stream = chained(events(spark, home), operators(home, settings["failures"]))
         writer = stream.writeStream.foreachBatch(deliver).option("checkpointLocation", f"{home}/checkpoint")
-        query = writer.trigger(processingTime=pace).start()
-        try:
-            while not query.awaitTermination(1):
-                progress = query.lastProgress
-                if progress is not None and progress["batchId"] >= last:
-                    query.stop()
-                    return
-        except StreamingQueryException:
-            continue
+        return writer.trigger(processingTime=settings["pace"]).start()
 
-
-def declare(home: Path, faults: list[int], pace: str) -> Any:
-    import inspect
-
-    import tidelock
-
-    pipeline = tidelock.Pipeline("bench", epoch=pace)
-
-    def source(spark: Any) -> Any:
-        return events(spark, home)
-
-    source.__name__ = "events"
-    pipeline.source(source)
-    before = "events"
-    for name, function in operators(home, faults).items():
-
-        def operator(function: Any = function, **rows: Any) -> Any:
-            return function(*rows.values())
-
-        operator.__name__ = name
-        parameter = inspect.Parameter(before, inspect.Parameter.KEYWORD_ONLY)
-        operator.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]
-        pipeline.operator(operator)
-        before = name
-
-    @pipeline.sink
-    def store(fourth: Any, epoch: int) -> None:
-        record(home, epoch)
-
-    return pipeline
+    run_plain(start, settings["last"])
 
 
 # -- the table

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
@@ -113,20 +114,12 @@ class RedisServer:
         """Make it a replica, and wait until it has caught up."""
         with self.client() as client:
             client.replicaof(HOST, primary.port)
-        self.await_link()
+        primary.await_replica(self)
 
-    def await_link(self) -> None:
-        """Wait until this replica has caught up with its primary, and the primary counts it."""
-        eventually(self._is_counted, "the replica has caught up", patience=20)
-
-    def _is_counted(self) -> bool:
+    def await_replica(self, replica: RedisServer) -> None:
+        """Wait until ``replica`` has caught up, and its copies count."""
         with self.client() as client:
-            own = dict(client.info("replication"))
-        if own.get("master_link_status") != "up":
-            return False
-        with redis.Redis(host=HOST, port=own["master_port"], protocol=2) as primary:
-            replicas = [value for value in dict(primary.info("replication")).values() if isinstance(value, dict)]
-        return any(one["port"] == self.port and one["state"] == "online" for one in replicas)
+            eventually(lambda: replica.port in _online(client), "the replica has caught up", patience=20)
 
     def pause(self) -> None:
         """Let it hang: connections stay, and nothing is answered."""
@@ -163,7 +156,7 @@ class RedisServers:
     def replica(self, primary: RedisServer, **options: str) -> RedisServer:
         """A replica that has caught up with ``primary``."""
         made = self.start(replicaof=f"{HOST} {primary.port}", **options)
-        made.await_link()
+        primary.await_replica(made)
         return made
 
     def sentinel(self, primary: RedisServer) -> RedisServer:
@@ -204,6 +197,13 @@ class RedisServers:
         made = make(self._folder / f"redis-{len(self._started)}")
         self._started.append(made)
         return made
+
+
+def _online(primary: redis.Redis) -> set[int]:
+    """The ports of the replicas that have caught up."""
+    facts = dict(primary.info("replication"))
+    replicas = (fact for name, fact in facts.items() if re.fullmatch(r"slave\d+", name))
+    return {int(replica["port"]) for replica in replicas if replica["state"] == "online"}
 
 
 def _openssl(words: str, *more: str | Path) -> None:

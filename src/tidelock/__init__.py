@@ -24,6 +24,7 @@ from tidelock.errors import (
 
 if TYPE_CHECKING:
     from tidelock.log import EpochLog, Retention
+    from tidelock.runtime.cached_reading import cached_state
     from tidelock.runtime.pipeline import Pipeline
     from tidelock.spark.keyed import keyed
     from tidelock.spark.reading import read_log, read_logs
@@ -48,6 +49,7 @@ __all__ = [
     "TidelockError",
     "UnsupportedFormat",
     "aggregates",
+    "cached_state",
     "keyed",
     "read_log",
     "read_logs",
@@ -61,6 +63,7 @@ _HOMES = {
     "Retention": "tidelock.log",
     "SETTINGS": "tidelock.spark.session",
     "aggregates": "tidelock.state",
+    "cached_state": "tidelock.runtime.cached_reading",
     "keyed": "tidelock.spark.keyed",
     "read_log": "tidelock.spark.reading",
     "read_logs": "tidelock.spark.reading",

@@ -57,7 +57,7 @@ def test_a_torn_manifest_is_noticed(writer: LogWriter, size: int) -> None:
 
 def test_a_missing_manifest_in_the_middle_is_noticed(writer: LogWriter) -> None:
     files(writer, "entries")[1].unlink()
-    with pytest.raises(LogCorrupt, match="the manifest of epoch 1 is missing, although later epochs are there"):
+    with pytest.raises(LogCorrupt, match="has lost the manifest of epoch 1, although later epochs are there"):
         writer.log.ranges()
 
 

@@ -21,6 +21,19 @@ def raising(message: str) -> Fault:
     return fault
 
 
+def raising_after(sign: Path, message: str) -> Fault:
+    """Wait until the file ``sign`` is there, then raise."""
+
+    def fault() -> None:
+        import time
+
+        while not sign.exists():
+            time.sleep(0.05)
+        raise ValueError(message)
+
+    return fault
+
+
 def killing() -> Fault:
     def fault() -> None:
         import os

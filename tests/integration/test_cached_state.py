@@ -97,6 +97,13 @@ def test_a_plan_does_not_change_results(
     made, kept = pipeline(bench)
     status = made.run(spark, tmp_path / "home", cache=redis_url, plan=plan, last_epoch=EPOCHS - 1)
     assert kept == totals()
+    epoch, found = tidelock.cached_state(tmp_path / "home", "sums").lookup([{"key": 3}, {"key": 99}])
+    assert epoch == EPOCHS - 1
+    known = {row[0]: row for rows in totals().values() for row in rows}
+    assert found.column("n.n").to_pylist() == [known[3][1], None]
+    at, copied = tidelock.cached_state(tmp_path / "home", "sums").snapshot()
+    then = {row[0]: row[2] for epoch, rows in totals().items() if epoch <= at for row in rows}
+    assert dict(zip(copied.column("key").to_pylist(), copied.column("total.v").to_pylist(), strict=True)) == then
     segments = [segment["operators"] for segment in status["segments"]]
     expected = {"one": [["numbers"], ["sums", "keep_sums"]], "each": [["numbers"], ["sums"], ["keep_sums"]]}
     assert segments == expected[plan]
@@ -322,7 +329,7 @@ def test_a_server_that_hangs_is_waited_for(
     started.append(run)
     eventually(lambda: len(kept) >= 3, "three epochs are through")
     server.pause()
-    eventually(lambda: events(tmp_path / "home", "segment failed"), "the segment has failed")
+    eventually(lambda: events(tmp_path / "home", "outage"), "the outage is noticed")
     server.resume()
     assert run.wait(150)
     assert kept == totals()

@@ -23,7 +23,7 @@ def promised(page: str) -> str:
     return found[1]
 
 
-PAGES = ["README.md", "docs/reading-and-writing.md"]
+PAGES = ["README.md", "docs/reading-and-writing.md", "docs/redis.md"]
 END = "-- the next page"
 RUN = f"""
 import runpy, sys
@@ -33,7 +33,7 @@ for page in sys.argv[1:]:
 """
 
 
-def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path) -> None:
+def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path, redis_url: str) -> None:
     scripts = [tmp_path / f"page{number}.py" for number in range(len(PAGES))]
     for page, script in zip(PAGES, scripts, strict=True):
         script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
@@ -41,7 +41,7 @@ def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", RUN, *map(str, scripts)],
             cwd=tmp_path,
-            env={**os.environ, "TMPDIR": scratch},
+            env={**os.environ, "TMPDIR": scratch, "REDIS_URL": redis_url},
             capture_output=True,
             text=True,
             timeout=280,

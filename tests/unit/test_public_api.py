@@ -24,6 +24,7 @@ def test_the_public_names_are_these_and_sorted_and_there() -> None:
         "TidelockError",
         "UnsupportedFormat",
         "aggregates",
+        "cached_state",
         "keyed",
         "read_log",
         "read_logs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelock.redis.location import masked
 from tidelock.runtime.home import Record
 from tidelock.topology import Cut, Cutting, Kind, Node, Topology, connect
 from tidelock.topology.segments import assemble
@@ -12,7 +13,7 @@ from tidelock.topology.segments import assemble
 def cutting_of(record: Record) -> Cutting:
     """The segments that a home remembers, with the places of their logs where a plan has reasons."""
     topology = topology_of(record)
-    logs = {segment.name: segment.log for segment in record.segments if segment.log is not None}
+    logs = {segment.name: masked(segment.log) for segment in record.segments if segment.log is not None}
     return Cutting(topology, assemble(topology, logs), tuple(Cut(name, url) for name, url in logs.items()))
 
 

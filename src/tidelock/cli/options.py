@@ -38,6 +38,15 @@ def add_file(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     )
 
 
+def add_cache(command: argparse.ArgumentParser) -> None:
+    """Add the option that says where operators keep their state, if they keep it in a cache."""
+    command.add_argument(
+        "--cache",
+        metavar="URL",
+        help="where operators with `tidelock.keyed` keep their state: redis://host:6379/0/name",
+    )
+
+
 def add_plan_option(command: argparse.ArgumentParser) -> None:
     """Add the option that says where a pipeline is cut."""
     command.add_argument(

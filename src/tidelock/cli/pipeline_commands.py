@@ -10,6 +10,7 @@ from tidelock.cli.options import (
     Commands,
     add,
     add_budget,
+    add_cache,
     add_file,
     add_home,
     add_logs,
@@ -43,6 +44,7 @@ def _add_run(commands: Commands[Any]) -> None:
         help="the directory that keeps its state (default: the pipeline's name and .tidelock, here)",
     )
     add_logs(run)
+    add_cache(run)
     add_plan_option(run)
     add_budget(run)
     add_max_batch(run)

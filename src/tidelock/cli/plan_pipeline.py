@@ -93,7 +93,7 @@ def _changes(changed: Replanned) -> Text:
 
 def _within_budget(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession) -> int:
     planner = Planner.of(pipeline, spark)
-    model = attributes(args.topology, pipeline, spark, quiet=args.json)
+    model = attributes(args, pipeline, spark)
     try:
         planned = planner.plan(
             model, args.budget, max_batch=args.max_batch, method=args.method, settings=settings_of(args)
@@ -116,16 +116,16 @@ def _within_budget(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSes
     return GOOD
 
 
-def attributes(path: Path | None, pipeline: Pipeline, spark: SparkSession, *, quiet: bool) -> Model:
-    """The attributes in a file, or where `tidelock profile` puts them; measured now if there are none.
+def attributes(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession) -> Model:
+    """The attributes in the file given, or where `tidelock profile` puts them; measured now if there are none.
 
     Raises:
         PlanError: the file is wrong.
     """
     own = topology_file(pipeline)
-    if path is not None or own.exists():
-        return read_topology(path or own)
-    document = measured_aside(pipeline, spark, quiet=quiet)
+    if args.topology is not None or own.exists():
+        return read_topology(args.topology or own)
+    document = measured_aside(pipeline, spark, args.cache, quiet=args.json)
     keep(document, own)
     return read_model(document)
 

@@ -10,6 +10,7 @@ from tidelock.cli.options import (
     Commands,
     add,
     add_budget,
+    add_cache,
     add_file,
     add_master,
     add_max_batch,
@@ -41,6 +42,7 @@ def _add_plan(commands: Commands[Any]) -> None:
     add_topology(plan)
     add_budget(plan)
     add_max_batch(plan)
+    add_cache(plan)
     plan.add_argument("--method", choices=METHODS, default="exact", help="how to look for it (default: exact)")
     plan.add_argument("--explain", action="store_true", help="say of every operator why it is an anchor or not")
     plan.add_argument("--compare", action="store_true", help="ask every method that fits, too")
@@ -105,6 +107,7 @@ def _add_profile(commands: Commands[Any]) -> None:
     profile.add_argument(
         "--history", type=Path, metavar="HOME", help="take failure rates from what happened in this home"
     )
+    add_cache(profile)
     add_master(profile)
     add_settings(profile)
     profile.set_defaults(answer=_profile)

@@ -40,7 +40,7 @@ def answer_profile(args: argparse.Namespace) -> int:
         _scratch() as folder,
         command_session(pipeline.name, args.conf, master=args.master, log=folder / "spark.log") as spark,
     ):
-        document = measured(pipeline, spark, folder, args.epochs, args.history, quiet=args.json)
+        document = measured(pipeline, spark, folder, args.epochs, args.history, args.cache, quiet=args.json)
     keep(document, out)
     if args.json:
         print(json.dumps({"file": str(out), **document}))
@@ -60,7 +60,14 @@ def keep(document: dict[str, Any], path: Path) -> None:
 
 
 def measured(
-    pipeline: Pipeline, spark: SparkSession, folder: Path, epochs: int, home: Path | None, *, quiet: bool
+    pipeline: Pipeline,
+    spark: SparkSession,
+    folder: Path,
+    epochs: int,
+    home: Path | None,
+    cache: str | None,
+    *,
+    quiet: bool,
 ) -> dict[str, Any]:
     """The topology file of a pipeline, with progress on standard error."""
     failures = history(Home(home)) if home is not None else {}
@@ -72,14 +79,15 @@ def measured(
             folder,
             epochs=epochs,
             failures=failures,
+            cache=cache,
             tell=lambda what: status.update(f"measuring {what}"),
         )
 
 
-def measured_aside(pipeline: Pipeline, spark: SparkSession, *, quiet: bool) -> dict[str, Any]:
+def measured_aside(pipeline: Pipeline, spark: SparkSession, cache: str | None, *, quiet: bool) -> dict[str, Any]:
     """The same, in a directory that goes."""
     with _scratch() as folder:
-        return measured(pipeline, spark, folder, SAMPLE, None, quiet=quiet)
+        return measured(pipeline, spark, folder, SAMPLE, None, cache, quiet=quiet)
 
 
 @contextmanager

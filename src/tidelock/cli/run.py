@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     check_one_plan(args)
     pipeline = load(args.file)
     pipeline.topology()
-    home = Home(args.home or f"{pipeline.name}.tidelock", asked_logs(args))
+    home = Home(args.home or f"{pipeline.name}.tidelock", asked_logs(args), args.cache)
     with home.held():
         pass  # a home that is in use is told before Spark is started
     with (
@@ -64,7 +64,7 @@ def _planned(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, 
     if home.record() is not None:
         print(f"tidelock: {home.root} keeps its plan; `tidelock plan --apply` changes it", file=sys.stderr)
         return None
-    model = attributes(args.topology, pipeline, spark, quiet=args.json)
+    model = attributes(args, pipeline, spark)
     planned = Planner.of(pipeline, spark).plan(model, args.budget, max_batch=args.max_batch)
     remember(home, planned.model, args.budget, args.max_batch)
     return Plan.to_document(planned.cutting)

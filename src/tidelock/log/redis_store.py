@@ -39,6 +39,7 @@ from tidelock.log import redis_scripts as scripts
 from tidelock.log.store import LogStore, Token, Written, fenced
 from tidelock.redis.location import parse
 from tidelock.redis.sending import Command, send, send_when_room
+from tidelock.redis.server import share_used
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class RedisStore(LogStore):
     @property
     def shown(self) -> str:
         return self._location.shown
+
+    def share_used(self) -> float:
+        return share_used(self._location)
 
     # -- documents
 

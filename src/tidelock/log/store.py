@@ -37,6 +37,14 @@ class LogStore(ABC):
         """The URL for people: without a password."""
         return self.url
 
+    def share_used(self) -> float:
+        """How much of the memory that the store may use is used, from 0 to 1; 0 if it has no limit of its own.
+
+        Raises:
+            BackendUnavailable: it does not answer.
+        """
+        return 0.0
+
     # -- documents
 
     @abstractmethod

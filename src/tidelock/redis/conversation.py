@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -10,11 +9,12 @@ from typing import Any, TypeVar
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from tidelock.redis.location import Location
-from tidelock.redis.server import RETRIES, connect, translated, with_room
+from tidelock.redis.server import connect, translated, with_room
 
 Answer = TypeVar("Answer")
 
-_FIRST_PAUSE = 0.05
+_BROKEN = 3
+"""How many connections may break before that is the failure of what they were for."""
 
 
 class Conversation:
@@ -40,6 +40,10 @@ class Conversation:
             return None
         _raise_first(answers)
         return list(answers)
+
+    def close(self) -> None:
+        """Give the connection up: answers may be left in it, and a WATCH."""
+        self._connection.disconnect()
 
     def _read(self) -> Any:
         try:
@@ -68,27 +72,26 @@ def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answ
 
 
 def _persistently(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
-    pause = _FIRST_PAUSE
-    for attempt in range(RETRIES + 1):
-        try:
-            with _conversation(location) as conversation:
+    """Do it again when a connection breaks; how long to try for a new one is the business of `connect`."""
+    for _ in range(_BROKEN):
+        with _conversation(location) as conversation:
+            try:
                 return work(conversation)
-        except ConnectionError:  # a server that hangs has had its time, as in `connect`
-            if attempt == RETRIES:
-                raise
-            time.sleep(pause)
-            pause *= 2
-    raise AssertionError("the last attempt returns or raises")
+            except ConnectionError:
+                conversation.close()
+    with _conversation(location) as conversation:
+        return work(conversation)
 
 
 @contextmanager
 def _conversation(location: Location) -> Iterator[Conversation]:
     pool = connect(location).connection_pool
     connection: Any = pool.get_connection()
+    conversation = Conversation(connection)
     try:
-        yield Conversation(connection)
+        yield conversation
     except BaseException:
-        connection.disconnect()  # answers may be left in it, and a WATCH
+        conversation.close()
         raise
     finally:
         pool.release(connection)

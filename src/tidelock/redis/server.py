@@ -1,7 +1,7 @@
 """A connection to a Redis server, made once per process, and what its troubles mean for us.
 
 A server that may drop data when it is full is refused: nothing here can be fetched again from elsewhere. Commands
-whose connection broke are sent again a few times, so whatever is sent outside of a transaction has to be
+that lost their connection are sent again for a while, so whatever is sent outside of a transaction has to be
 idempotent.
 """
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ConstantBackoff
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
@@ -31,10 +31,7 @@ from tidelock.redis.location import Location
 
 Answer = TypeVar("Answer")
 
-RETRIES = 3
-"""How often a connection that broke is made again."""
-
-_NO_ROOM_PAUSE = 0.1
+_PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
 _clients: dict[Location, redis.Redis] = {}
@@ -67,8 +64,8 @@ def _client(server: Location) -> redis.Redis:
         "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
         "protocol": 2,
-        # A server that hangs has had its time: only connections that broke are made again.
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES, supported_errors=(ConnectionError,)),
+        # A server that is away is tried again for as long as the timeout says; one that hangs has had that time.
+        "retry": Retry(ConstantBackoff(_PAUSE), int(server.timeout / _PAUSE), (ConnectionError,)),
     }
     if server.tls:
         options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}
@@ -130,7 +127,7 @@ def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
         except OutOfMemoryError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_NO_ROOM_PAUSE)
+            time.sleep(_PAUSE)
 
 
 def share_used(location: Location) -> float:

@@ -11,6 +11,9 @@ made it is committed, so a reader may be ahead for a moment; then an earlier bat
 snapshots of a complete pass fit together. Some older ones are kept, so whatever ends a pass in the middle leaves
 the state of the pass before, or a fresher one; `tidelock.recovery.adjust` finds it.
 
+Of a segment whose state is in a cache only the batches count of which there is a snapshot of that state; it is
+copied first.
+
 Nothing goes before it is copied: the cursor `backup` on every log that a segment reads stays behind the oldest
 snapshot that is kept of each reader. A log that no segment reads has no such cursor: without cursors it keeps what
 its retention says, and with this one alone it would keep nothing. Its copy follows it.
@@ -112,17 +115,31 @@ class Backup:
 
     def _copy_segment(self, generation: Generation, segment: SegmentRecord, copied: dict[str, Epoch]) -> Epoch:
         copy = generation.checkpoints[segment.name]
-        snapshot = self._snapshot(copy, segment, copied)
+        state = generation.states.get(segment.name)
+        if state is not None:
+            state.copy()
+        snapshot = self._snapshot(copy, segment, copied, None if state is None else state.ends)
         self._copy_outcome(generation, segment, snapshot or _newest(copy))
         if snapshot is not None:
             copy.add(snapshot)
         return _newest(copy).epoch
 
-    def _snapshot(self, copy: CheckpointCopy, segment: SegmentRecord, copied: dict[str, Epoch]) -> Snapshot | None:
-        """A snapshot of the newest batch that fits, its files copied; None if the last one is of that batch."""
+    def _snapshot(
+        self,
+        copy: CheckpointCopy,
+        segment: SegmentRecord,
+        copied: dict[str, Epoch],
+        state: frozenset[Epoch] | None,
+    ) -> Snapshot | None:
+        """A snapshot of the newest batch that fits, its files copied; None if the last one is of that batch.
+
+        ``state``: the epochs at which the segment's cached state was copied, if it has any.
+        """
         number = copy.newest.number + 1 if copy.newest else 0
         for _ in range(_ATTEMPTS):
             batches, taken_at = self._fitting(segment, copied), self._clock()
+            if state is not None:
+                batches = {batch: epoch for batch, epoch in batches.items() if epoch in state}
             if not batches:
                 return None if copy.newest else Snapshot(number, None, BEFORE_FIRST, taken_at, {}, {})
             batch = max(batches)
@@ -166,6 +183,8 @@ class Backup:
             copy.keep(_KEPT)
         for name, log in generation.logs.items():
             _trim_log(generation, name, log)
+        for name, state in generation.states.items():
+            state.cut(Epoch(generation.checkpoints[name].snapshots[0].epoch - 1))
 
     # -- how it is going
 

@@ -4,7 +4,8 @@
     <generation>/home.json                       the home's record, sealed
     <generation>/segments/<segment>/files/<path>@<crc32>
     <generation>/segments/<segment>/snapshots/<number>.json
-    <generation>/logs/<node>/, dead/<name>/      log.json, aside/, entries/, parts/
+    <generation>/logs/<node>/, dead/<name>/, state/<operator>/
+                                                 log.json, aside/, entries/, parts/
     <generation>/out/<sink>/epoch=<n>/, epoch=<n>.json
 
 A home that was restored, or put back to an older epoch, makes some epochs again, perhaps with other rows in them.
@@ -57,6 +58,11 @@ class Generation:
             s.name: CheckpointCopy(self.store, s.name, home.checkpoint(s.name)) for s in record.segments
         }
         self.logs = {s.name: LogCopy(self.store, f"logs/{s.name}", s.log) for s in record.segments if s.log}
+        self.states = {
+            s.name: LogCopy(self.store, f"state/{s.cached}", home.snapshots(s.cached))
+            for s in record.segments
+            if s.cached
+        }
         self.outputs = {s.name: OutputCopy(self.store, s.name, home.out(s.name)) for s in record.segments}
         self._dead: dict[str, LogCopy] = {}
 

@@ -43,6 +43,11 @@ class LogCopy:
         """The newest epoch that was copied."""
         return self.ranges[-1].last if self.ranges else BEFORE_FIRST
 
+    @property
+    def ends(self) -> frozenset[Epoch]:
+        """The last epochs of the entries that were copied."""
+        return frozenset(covers.last for covers in self.ranges)
+
     def log(self) -> EpochLog | None:
         """The log itself, if it has been made."""
         try:

@@ -85,7 +85,7 @@ class CachedGate:
         self._watermark = watermark
         self._server = ""
 
-    def enter(self, work: Work) -> None:
+    def enter(self, work: Work, tidy: Callable[[], object]) -> None:
         """Enter the inner gate, then let the tasks of the batch change the state.
 
         Raises:
@@ -93,7 +93,7 @@ class CachedGate:
             Fenced: a newer run has taken the state over.
             BackendUnavailable: the cache does not work, or has lost something.
         """
-        self._inner.enter(work)
+        self._inner.enter(work, tidy)
         try:
             self._fence = replace(
                 self._fence,

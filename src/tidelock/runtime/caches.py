@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
@@ -31,7 +29,7 @@ from tidelock.spark.segments import cached_operator, snapshot_cursor
 from tidelock.state.fence import Fence
 from tidelock.state.operator import Shape
 from tidelock.state.snapshots import Snapshots
-from tidelock.state.store import BUCKETS, CellStore
+from tidelock.state.store import CellStore
 from tidelock.topology import Cutting
 
 
@@ -64,8 +62,8 @@ def cached_segments(cutting: Cutting, described: Mapping[str, Described], home: 
     return found
 
 
-def cached_shape(store: CellStore, home: Home) -> str | None:
-    """What the columns of the state in ``store`` are; None if there is none.
+def cached_shape(store: CellStore, home: Home) -> Shape | None:
+    """What the state in ``store`` looks like; None if there is none.
 
     Raises:
         PipelineError: it is the state of another home.
@@ -73,7 +71,7 @@ def cached_shape(store: CellStore, home: Home) -> str | None:
     header = store.header()
     if header is None:
         return None
-    owner, shape = unseal(header, store.shown, lambda fields: (fields["home"], str(fields["shape"])))
+    owner, shape = unseal(header, store.shown, lambda fields: (fields["home"], Shape.decode(fields["shape"])))
     if owner != home.identity():
         raise PipelineError(
             f"{store.shown} holds the state of another home: give this one another place with --cache, or remove "
@@ -97,6 +95,14 @@ def kept_epochs(home: Home, record: Record) -> dict[str, frozenset[Epoch]]:
             snapshots = Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST]
             kept[segment.name] = frozenset([*cached, *snapshots])
     return kept
+
+
+def forget(home: Home) -> None:
+    """Remove the cached state of everything that has run in a home."""
+    record = home.record()
+    for segment in record.segments if record is not None else ():
+        if segment.cached is not None:
+            CellStore(home.state(segment.cached)).clear()
 
 
 class Caches:
@@ -201,7 +207,7 @@ class OpenedState:
         shape = cached_shape(self._store, self._home)
         if shape is None:
             return None
-        if shape != _described(self._cached.shape):
+        if shape != self._cached.shape:
             raise PipelineError(
                 f"the state of {self._cached.operator} has other columns than the one in {self._store.shown}: "
                 "give the pipeline a new home"
@@ -209,7 +215,7 @@ class OpenedState:
         return self._store.done()
 
     def _bring_back(self, found: CacheFound, going_on: Resume) -> None:
-        header = seal({"home": self._home.identity(), "shape": _described(self._cached.shape)})
+        header = seal({"home": self._home.identity(), "shape": self._cached.shape.encode()})
         keys = None
         if going_on.way is Way.BEGIN:
             self._store.clear()
@@ -261,16 +267,6 @@ class OpenedState:
         except Exception as error:
             self._events.add("snapshot failed", self._cached.name, f"of epoch {epoch}: {error}", epoch)
             raise
-
-
-def _described(shape: Shape) -> str:
-    """The columns of a state, and how they are kept."""
-    keys, values = shape.key_codec().schema, shape.value_codec().schema
-    return f"{_columns(keys)} -> {_columns(values)} in {BUCKETS}"
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _head(log: EpochLog) -> Epoch:

@@ -39,15 +39,17 @@ class SegmentGate:
 
     # -- the batch's side
 
-    def enter(self, work: Work) -> None:
-        """Wait until there is room, also while the store cannot say whether there is.
+    def enter(self, work: Work, tidy: Callable[[], object] = lambda: None) -> None:
+        """Wait until there is room, also while the store cannot say so; what has been read goes with ``tidy``.
 
         Raises:
             Stopped: the segment is to end before this batch.
         """
+        tidy()
         while not self._closed.is_set() and not self._may_pass(work):
             self.paused = True
             self._closed.wait(_LOOK_EVERY)
+            tidy()
         self.paused = False
         with self._lock:
             if self._closed.is_set():

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Shape
@@ -78,6 +79,15 @@ class Record:
     def readers(self, log: str) -> tuple[str, ...]:
         """The segments that read the log of a node."""
         return tuple(s.name for s in self.segments if log in dict(s.inputs))
+
+    def reader_positions(self, log: str, versions: Mapping[str, Epoch]) -> dict[str, Epoch]:
+        """Where the readers of a node's log are at these versions: each at the slowest of its readings."""
+        found: dict[str, Epoch] = {}
+        for reader in self.segments:
+            lags = [lag for read, lag in reader.inputs if read == log]
+            if lags:
+                found[reader.name] = Link(log, max(lags)).position(versions[reader.name])
+        return found
 
     def encode(self) -> bytes:
         """The bytes that `decode` reads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.log import EpochLog
+
+_ASK_EVERY = 0.2
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class PendingLog:
         self._readers = tuple(readers)
         self._sizes: dict[EpochRange, int] = {}
         self._seen = Pending()
+        self._asked, self._used = 0.0, 0.0
 
     def seen(self) -> Pending:
         """How it is with the log now, or how it was when it could last be asked.
@@ -58,6 +62,13 @@ class PendingLog:
         done = self._slowest()
         waiting = [covers for covers in ranges if covers.last > done]
         return sum(covers.size for covers in waiting), sum(map(self._size, waiting))
+
+    def share_used(self) -> float:
+        """How much of the memory for this log is used; asked for at most a few times a second."""
+        now = time.monotonic()
+        if now - self._asked > _ASK_EVERY:
+            self._asked, self._used = now, self.log.store.share_used()
+        return self._used
 
     def _slowest(self) -> Epoch:
         """The epoch that all readers have finished."""

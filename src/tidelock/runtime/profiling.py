@@ -7,6 +7,7 @@ and bytes in the logs around it, are about that operator. What a batch takes bes
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,6 +19,8 @@ from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.planning.document import write_model
 from tidelock.planning.model import Model, Operator, Rates
+from tidelock.redis.location import parse as location
+from tidelock.runtime.caches import forget
 from tidelock.runtime.calibrating import Machine, calibrate
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
@@ -63,6 +66,7 @@ def profile(
     epochs: int,
     failures: Mapping[str, Number],
     tell: Callable[[str], None],
+    cache: str | None = None,
 ) -> dict[str, Any]:
     """The topology file of ``pipeline``, in seconds and bytes, with a source for every number.
 
@@ -73,6 +77,7 @@ def profile(
         epochs: how many epochs are looked at one by one; `LARGE` more make one batch.
         failures: failures per second of the operators for which more is known than what is declared.
         tell: is told what is being done.
+        cache: the URL of a cache for operators that keep their state in one; nothing is left there.
 
     Raises:
         PipelineError: the pipeline cannot be.
@@ -80,8 +85,11 @@ def profile(
     """
     tell("this machine")
     machine = calibrate(spark, folder / "machine", lambda what: tell(f"this machine: {what}"))
-    stage = Stage(pipeline.rehearsal(), spark, Home(folder / "sample"), "each")
-    played = _play(stage, WARM_UP + epochs, tell)
+    stage = Stage(pipeline.rehearsal(), spark, Home(folder / "sample", cache=_apart(cache)), "each")
+    try:
+        played = _play(stage, WARM_UP + epochs, tell)
+    finally:
+        forget(stage.home)
     flows = {cut.log: _flow(stage.home.log(cut.log), cut.log) for cut in stage.prepared.cutting.cuts}
     measured = [
         _measure(node, stage.prepared.cutting.topology.forward_inputs(node.name), played, flows, machine)
@@ -89,6 +97,11 @@ def profile(
     ]
     failing = {node.name: _failures(node, failures) for node in stage.prepared.cutting.topology.nodes}
     return _document(pipeline, interval_seconds(spark, pipeline.epoch), machine, measured, failing)
+
+
+def _apart(cache: str | None) -> str | None:
+    """A place in the cache that nobody else uses."""
+    return None if cache is None else location(cache).under(f"profile-{uuid.uuid4().hex}").url
 
 
 @dataclass(frozen=True)

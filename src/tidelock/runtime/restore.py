@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from tidelock.epochs import Epoch
+from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import InternalError, PipelineError
-from tidelock.recovery import Adjusted, Found, Held, Link, Unrecoverable, adjust, violations
+from tidelock.recovery import Adjusted, Found, Held, Unrecoverable, adjust, violations
 from tidelock.runtime.backup_generations import copied_record, current_generation
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.home import Home, Record
@@ -98,6 +98,7 @@ class _Restoration:
         self._logs: dict[str, LogRestore] = {}
         self._outputs: dict[str, OutputRestore] = {}
         self._dead: dict[str, LogRestore] = {}
+        self._states: dict[str, LogRestore] = {}
 
     def run(self, generation: str) -> Restored:
         self._fetch()
@@ -131,6 +132,9 @@ class _Restoration:
             self._checkpoints[name] = CheckpointRestore(self._store, name, self._staging)
             out, copied = Path(self._home.out(name)), self._checkpoints[name].copied
             self._outputs[name] = OutputRestore(self._store, name, out, copied)
+            if segment.cached is not None:
+                url = self._home.snapshots(segment.cached)
+                self._states[name] = LogRestore(self._store, f"state/{segment.cached}", url)
             if segment.log is not None:
                 self._logs[name] = LogRestore(self._store, f"logs/{name}", self._home.log(name))
         for name in sorted({path.partition("/")[0] for path in self._store.sizes("dead")}):
@@ -160,11 +164,14 @@ class _Restoration:
     def _safe(self, segment: str) -> tuple[Epoch, ...]:
         """The versions of a segment; if possible those from which damaged output is written again."""
         safe = self._checkpoints[segment].safe()
+        if segment in self._states:
+            kept = self._states[segment].ends() | {BEFORE_FIRST}
+            safe = tuple(version for version in safe if version in kept)
         first = min(self._outputs[segment].incomplete, default=None)
         return safe if first is None else tuple(v for v in safe if v < first) or safe
 
     def _damaged(self) -> Iterator[str]:
-        for restores in (self._checkpoints, self._logs, self._outputs, self._dead):
+        for restores in (self._checkpoints, self._logs, self._outputs, self._dead, self._states):
             for restored in restores.values():
                 yield from restored.damaged
 
@@ -174,19 +181,14 @@ class _Restoration:
         step = adjusted.steps[name]
         self._checkpoints[name].place(step.version, Path(self._home.checkpoint(name)))
         self._outputs[name].keep(step.version)
+        if name in self._states:
+            self._states[name].place_entry(step.version)
         rewound = 0
         if window is not None:
-            rewound = self._logs[name].place(window, step, self._positions(name, adjusted))
+            versions = {segment: other.version for segment, other in adjusted.steps.items()}
+            readers = self._record.reader_positions(name, versions)
+            rewound = self._logs[name].place(window, step, readers)
         return RestoredSegment(self._checkpoints[name].copied, step.version, rewound, step.restart_log)
-
-    def _positions(self, log: str, adjusted: Adjusted) -> dict[str, Epoch]:
-        """Where the readers of a log are: as far back as the slowest of their readings."""
-        found: dict[str, Epoch] = {}
-        for reader in self._record.segments:
-            lags = [lag for read, lag in reader.inputs if read == log]
-            if lags:
-                found[reader.name] = Link(log, max(lags)).position(adjusted.version(reader.name))
-        return found
 
 
 def _moved(record: Record, home: Home) -> Record:

@@ -105,6 +105,17 @@ class LogRestore:
             self._make(kept, step.version, readers)
         return len(inside) - len(kept)
 
+    def ends(self) -> set[Epoch]:
+        """The last epochs of the entries that are whole."""
+        return {entry.covers.last for entry in self._entries}
+
+    def place_entry(self, last: Epoch) -> None:
+        """Make the log with the entry that ends at ``last`` alone, or without any if there is none."""
+        kept = [entry for entry in self._entries if entry.covers.last == last]
+        self._remove([entry for entry in self._entries if entry not in kept])
+        if self._header is not None:
+            self._make(kept, last, {})
+
     def place_whole(self) -> None:
         """Make the log with the newest entries that follow each other."""
         window = self.windows()[0]

@@ -262,7 +262,10 @@ class Supervisor:
 
     def _has_room(self, segment: str) -> bool:
         pending = self.pending.get(segment)
-        return pending is None or has_room(*pending.measure(), self._care.bound)
+        if pending is None:
+            return True
+        head = self._segments.cutting.segment(segment).is_head
+        return has_room(*pending.measure(), self._care.bound, pending.share_used(), head=head)
 
     def _set_aside(self, segment: str, epoch: Epoch) -> Fact:
         inputs = self.record.segment(segment).inputs

@@ -6,7 +6,7 @@ their epochs; any other query is the head of a chain, and its batches are its ep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,8 +32,11 @@ class Work:
 class Gate(Protocol):
     """What a batch has to pass before anything of it is computed."""
 
-    def enter(self, work: Work) -> None:
-        """Return when the batch may go on; wait if it has to, raise if the query is to end here."""
+    def enter(self, work: Work, tidy: Callable[[], object]) -> None:
+        """Return when the batch may go on; wait if it has to, raise if the query is to end here.
+
+        ``tidy`` makes room; it is called at least once, and again while the batch waits.
+        """
 
     def leave(self, failure: BaseException | None) -> None:
         """The batch that entered is done, or has failed."""
@@ -42,8 +45,9 @@ class Gate(Protocol):
 class OpenGate:
     """Lets everything through."""
 
-    def enter(self, work: Work) -> None:
-        """Return at once."""
+    def enter(self, work: Work, tidy: Callable[[], object]) -> None:
+        """Return as soon as it is tidy."""
+        tidy()
 
     def leave(self, failure: BaseException | None) -> None:
         """Nothing to do."""

@@ -83,9 +83,9 @@ def _set(spark: SparkSession, settings: dict[str, str]) -> None:
 
 
 @contextmanager
-def passing(gate: Gate, work: Work) -> Iterator[None]:
-    """Enter the gate, and leave it when the block ends, however it does."""
-    gate.enter(work)
+def passing(gate: Gate, work: Work, tidy: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Enter the gate, and leave it when the block ends, however it does; ``tidy`` makes room for the batch."""
+    gate.enter(work, tidy)
     try:
         yield
     except BaseException as failure:

@@ -114,7 +114,7 @@ class LogSink:
             if work is None:
                 compute(rows)
                 return
-            with passing(self._gate, work):
+            with passing(self._gate, work, self._writer.truncate):
                 self._process(rows, work)
 
     def _process(self, rows: DataFrame, work: Work) -> None:

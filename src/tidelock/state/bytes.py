@@ -23,6 +23,8 @@ def content(array: pa.BinaryArray) -> tuple[Octets, Numbers, Numbers]:
 
 def cut(data: Octets, starts: Numbers, lengths: Numbers, kind: Any = None) -> pa.Array:
     """The strings of these lengths that start there, as an Arrow array of binary (or of ``kind``)."""
+    if len(lengths) and (lengths == lengths[0]).all():
+        return strings(table(data, starts, int(lengths[0])), kind)
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     places = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
@@ -33,17 +35,19 @@ def cut(data: Octets, starts: Numbers, lengths: Numbers, kind: Any = None) -> pa
 
 def table(data: Octets, starts: Numbers, width: int) -> Octets:
     """The ``width`` bytes from each start, one row each."""
-    if not width:
-        return np.empty((len(starts), 0), np.uint8)
-    return np.ascontiguousarray(data[starts[:, None] + np.arange(width)])
+    if not width or not len(starts):
+        return np.empty((len(starts), width), np.uint8)
+    # Whole rows out of all possible ones: several times faster than byte by byte.
+    rows: Octets = np.lib.stride_tricks.sliding_window_view(data, width)[starts]
+    return rows
 
 
-def strings(rows: Octets) -> pa.BinaryArray:
-    """The rows of a matrix of bytes, as an Arrow array of binary."""
+def strings(rows: Octets, kind: Any = None) -> pa.BinaryArray:
+    """The rows of a matrix of bytes, as an Arrow array of binary (or of ``kind``)."""
     count, width = rows.shape
     offsets = (np.arange(count + 1) * width).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+    return pa.Array.from_buffers(kind or pa.binary(), count, buffers)
 
 
 def bitmap(flags: npt.NDArray[np.bool_]) -> pa.Buffer | None:

@@ -11,7 +11,10 @@ they come out the same when a batch is run again. The cells themselves are remov
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +26,7 @@ from tidelock.state.cells import Cells, Flags, Versions, single, written
 from tidelock.state.changes import Change
 from tidelock.state.fence import Fence
 from tidelock.state.rows import RowCodec
-from tidelock.state.store import CellStore, Keys, Writes
+from tidelock.state.store import BUCKETS, CellStore, Keys, Writes
 
 BUCKET = "#bucket"
 """The column of the rows that says which bucket their key belongs to."""
@@ -49,6 +52,23 @@ class Shape:
     values: pa.Schema
     expiry: Expiry | None = None
 
+    def encode(self) -> dict[str, Any]:
+        """Fields that `decode` reads."""
+        expiry = self.expiry and [self.expiry.column, self.expiry.after]
+        return {"keys": _text(self.keys), "values": _text(self.values), "expiry": expiry, "buckets": BUCKETS}
+
+    @classmethod
+    def decode(cls, fields: Mapping[str, Any]) -> Shape:
+        """Read a shape.
+
+        Raises:
+            ValueError: it is of a state with another number of buckets.
+        """
+        if fields["buckets"] != BUCKETS:
+            raise ValueError(f"{fields['buckets']} buckets, not {BUCKETS}")
+        expiry = fields["expiry"] and Expiry(*fields["expiry"])
+        return cls(_schema(fields["keys"]), _schema(fields["values"]), expiry)
+
     def key_codec(self) -> RowCodec:
         """How keys are written."""
         return RowCodec(self.keys, "the keys")
@@ -57,6 +77,14 @@ class Shape:
         """How values are written: with their end in front, if they have one."""
         ends = [pa.field(_ENDS, pa.int64())] if self.expiry else []
         return RowCodec(pa.schema([*ends, *self.values]), "the state")
+
+
+def _text(schema: pa.Schema) -> str:
+    return b64encode(schema.remove_metadata().serialize().to_pybytes()).decode()
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
 
 
 class CachedOperator:

@@ -281,10 +281,16 @@ class CellStore:
 
         return converse(self._location, drop) if len(fields) else 0
 
-    def read(self, keys: Keys) -> pa.BinaryArray:
-        """The cells of ``keys`` as they are now."""
-        found = self._ask_all([*commands("HMGET", keys.groups(self._bucket), keys.fields)])
-        return pa.array([cell for some in found for cell in some], pa.binary())
+    def find(self, fields: pa.BinaryArray) -> tuple[Epoch, pa.BinaryArray]:
+        """The cells of some keys, whatever their buckets, and the epoch that was done at that moment.
+
+        Every bucket is asked, so this is for few keys.
+        """
+        wanted = [Group(self._bucket(bucket), 0, len(fields)) for bucket in range(BUCKETS)]
+        reads = [command("GET", self._key("done")), *commands("HMGET", wanted, fields)]
+        done, *found = converse(self._location, lambda talk: talk.ask_if_unchanged(reads)) or [None]
+        cells = [next((cell for cell in some if cell is not None), None) for some in zip(*found, strict=True)]
+        return BEFORE_FIRST if done is None else Epoch(int(done)), pa.array(cells, pa.binary())
 
     # -- what they share
 

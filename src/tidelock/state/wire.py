@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +15,6 @@ import pyarrow.compute as pc
 from tidelock.state.bytes import content
 
 _LINE = pa.scalar(b"\r\n")
-_SIZE = pa.scalar(b"$")
 _NOTHING = pa.scalar(b"")
 
 
@@ -43,7 +41,7 @@ def commands(name: str, groups: list[Group], *columns: pa.BinaryArray) -> Iterat
     """One command for each group: its name, the group's key, and the group's rows of ``columns``, row by row."""
     if not groups:
         return
-    joined = pc.binary_join_element_wise(*_arguments(columns), _NOTHING)
+    joined = pc.binary_join_element_wise(*_arguments(columns), _LINE, _NOTHING)
     data, starts, lengths = content(joined)
     for group in groups:
         count = 2 + len(columns) * (group.end - group.first)
@@ -52,10 +50,16 @@ def commands(name: str, groups: list[Group], *columns: pa.BinaryArray) -> Iterat
         yield b"*%d" % count + head[head.index(b"\r\n") :] + data[begin:end].tobytes()
 
 
-def _arguments(columns: tuple[pa.BinaryArray, ...]) -> Iterator[Any]:
+def _arguments(columns: tuple[pa.BinaryArray, ...]) -> Iterator[pa.BinaryArray]:
+    end_of_last = b""
     for column in columns:
-        yield from (_SIZE, _text(pc.binary_length(column)), _LINE, column, _LINE)
+        yield _heads(column, end_of_last)
+        yield column
+        end_of_last = b"\r\n"
 
 
-def _text(numbers: pa.Array) -> pa.Array:
-    return numbers.cast(pa.string()).cast(pa.binary())
+def _heads(column: pa.BinaryArray, before: bytes) -> pa.BinaryArray:
+    """What stands before each string. There are few different sizes, so each is written once."""
+    sizes = pc.binary_length(column).dictionary_encode()
+    heads = pa.array([b"%b$%d\r\n" % (before, size) for size in sizes.dictionary.to_pylist()], pa.binary())
+    return heads.take(sizes.indices)

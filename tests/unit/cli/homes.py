@@ -28,9 +28,9 @@ def cutting(anchors: str = "counts") -> Cutting:
     return cut(topology(), Plan(anchors=frozenset(anchors.split())), {})
 
 
-def make_home(root: Path) -> Home:
+def make_home(root: Path, logs: str | None = None) -> Home:
     """A home that has a record and its log, and no status yet."""
-    home, segments = Home(root), cutting()
+    home, segments = Home(root, logs), cutting()
     records = tuple(
         SegmentRecord(
             s.name,
@@ -40,7 +40,8 @@ def make_home(root: Path) -> Home:
         )
         for s in segments.segments
     )
-    home.remember(Record("trending", topology().signature(), Plan.to_document(segments), records, {}))
+    subjects = {"numbers.named": home.log("named")}
+    home.remember(Record("trending", topology().signature(), Plan.to_document(segments), records, subjects))
     EpochLog.create(home.log("named"), COLUMNS, name="named")
     return home
 

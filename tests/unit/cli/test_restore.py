@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.runtime.backup_job import Job
+from tests.unit.runtime.backup_job import COLUMNS, Job
 
 from tidelock.cli import main
+from tidelock.log import EpochLog, open_store
 from tidelock.runtime.backup import Backup
 from tidelock.runtime.home import Home
 
@@ -42,6 +43,31 @@ def test_machines_are_told_the_same(copy: str, tmp_path: Path, capsys: pytest.Ca
     assert answer["segments"]["words"]["rolled_back"] == 0
     assert answer["sinks"] == {"report": 3}
     assert answer["damaged"] == []
+
+
+def test_logs_are_restored_to_where_they_are_asked_to(copy: str, tmp_path: Path, redis_url: str) -> None:
+    new = tmp_path / "new"
+    assert main(["restore", "--backup", copy, "--home", str(new), "--log", f"words={redis_url}?timeout=2"]) == 0
+    home = Home(new).as_recorded()
+    assert home.log("words") == f"{redis_url}/words?timeout=2"
+    assert home.log("counts") == f"file:{new}/logs/counts"
+    again = Job(home)
+    again.run_to(8)
+    again.check(8)
+
+
+def test_a_log_that_the_copy_does_not_have(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restore", "--backup", copy, "--home", f"{tmp_path}/new", "--log", "word=file:/tmp"]) != 0
+    assert "did you mean 'words'?" in capsys.readouterr().err
+    assert not list((tmp_path / "new").glob("*"))
+
+
+def test_a_failed_restore_leaves_nothing_in_redis(copy: str, tmp_path: Path, redis_url: str) -> None:
+    taken = EpochLog.create(f"{redis_url}/counts", COLUMNS)
+    asked = ["restore", "--backup", copy, "--home", f"{tmp_path}/new", "--log", redis_url]
+    assert main(asked) != 0
+    assert open_store(f"{redis_url}/words").part_names() == []
+    assert taken.ranges() == []
 
 
 def test_damage_is_told(copy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,6 +109,27 @@ def test_the_options_reach_the_session_and_the_run(stage: Stage, tmp_path: Path)
     assert (run.options["last_epoch"], run.options["plan"], run.options["backup"]) == (6, "each", "file:/b")
 
 
+def test_logs_of_single_nodes_are_kept_elsewhere(stage: Stage) -> None:
+    assert stage.play("--log", "file:/l", "--log", "words=redis://h/0/job?replicas=1") == 0
+    (run,) = stage.runs
+    assert run.home.log("words") == "redis://h/0/job/words?replicas=1"
+    assert run.home.log("counts") == "file:/l/counts"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("file:/l", "file:/m"), "two places for all logs"),
+        (("words=file:/l", "words=/m"), "two places for the log of words"),
+    ],
+)
+def test_two_places_for_one_log(
+    stage: Stage, capsys: pytest.CaptureFixture[str], given: tuple[str, str], told: str
+) -> None:
+    assert stage.play("--log", given[0], "--log", given[1]) != 0
+    assert told in capsys.readouterr().err
+
+
 def test_nothing_said_means_for_ever_and_the_homes_own_plan(stage: Stage, tmp_path: Path) -> None:
     assert stage.play("--home", "elsewhere") == 0
     (run,) = stage.runs
@@ -121,6 +142,7 @@ def test_nothing_said_means_for_ever_and_the_homes_own_plan(stage: Stage, tmp_pa
     [
         ("--epochs 0", "'0' is not a whole number of at least 1"),
         ("--conf spark.x", "'spark.x' is not a setting like"),
+        ("--log words=", "'words=' is not a URL, nor one for a node like words=file:/path"),
     ],
 )
 def test_wrong_options_are_refused(options: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.redis_servers import RedisServers
 from tests.unit.cli.homes import cutting, event, make_home, status, topology
 
 from tidelock.cli import main
@@ -50,6 +51,20 @@ def test_a_running_pipeline_is_told_on_one_page(
     assert f"[named]  ─▶ store · file:{home.root}/logs/named" in page
     assert "segment restarts 1" in page
     assert "run started" in page
+
+
+def test_passwords_of_logs_are_not_told(
+    tmp_path: Path, redis_servers: RedisServers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = redis_servers.start(requirepass="s3cret")
+    home = make_home(tmp_path / "home", f"redis://:s3cret@{server.address}/0/job?timeout=0.3")
+    for _ in ("the server is there", "the server is away"):
+        for more in ((), ("--json",)):
+            assert ask(home, *more) == 0
+            answer = capsys.readouterr().out
+            assert f"redis://:***@{server.address}/0/job/named" in answer
+            assert "s3cret" not in answer
+        server.kill()
 
 
 def test_a_killed_process_is_told_with_what_to_do(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

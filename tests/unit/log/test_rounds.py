@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ pytest.register_assert_rewrite("tests.contract.log_store_contract")
 from tests.contract.log_store_contract import SCHEMA, covers, publish  # noqa: E402
 
 from tidelock.epochs import Epoch  # noqa: E402
-from tidelock.errors import PipelineError  # noqa: E402
+from tidelock.errors import LogCorrupt, PipelineError  # noqa: E402
 from tidelock.log import EpochLog, LogWriter  # noqa: E402
 from tidelock.log.rounds import ALL_EPOCHS, Decision, Reading, Rounds  # noqa: E402
 
@@ -86,6 +87,83 @@ def test_an_epoch_that_is_gone_is_no_start(pair: Pair) -> None:
     assert pair.sources[0].first("2") == 1
     with pytest.raises(PipelineError, match="epoch 1 is gone, the oldest that is left is 2"):
         pair.sources[0].first("1")
+
+
+def replaying(pair: Pair, *ends: int) -> Rounds:
+    return Rounds([Reading(writer.log) for writer in pair.writers], "c", tuple(map(Epoch, ends)))
+
+
+def decided(rounds: Rounds, start: int, epochs: int) -> tuple[int, int]:
+    decision = rounds.decide(start, lambda: Epoch(start), epochs)
+    return decision.start, decision.end
+
+
+class TestReplay:
+    def test_batches_end_where_they_had_ended(self, pair: Pair) -> None:
+        for which in (0, 1):
+            grow(pair.writers[which], 8)
+        rounds = replaying(pair, 2, 3, 6)
+        assert decided(rounds, -1, 2) == (-1, 2)
+        assert decided(rounds, 2, 2) == (2, 3)
+        assert decided(rounds, 3, ALL_EPOCHS) == (3, 6)
+        assert decided(rounds, 6, 1) == (6, 7), "behind the replay it goes on as ever"
+
+    def test_an_end_that_is_not_there_yet_is_waited_for(self, pair: Pair) -> None:
+        for which in (0, 1):
+            grow(pair.writers[which], 2)
+        rounds = replaying(pair, 3)
+        assert decided(rounds, -1, 1) == (-1, -1)
+        assert rounds.is_short(Epoch(-1), 1), "so that a drain takes what there is"
+        assert decided(rounds, -1, ALL_EPOCHS) == (-1, 1)
+
+    def test_logs_that_are_cut_otherwise_now_are_taken_as_they_are(self, pair: Pair) -> None:
+        for writer in pair.writers:
+            publish(writer, covers(0, 3), [1])
+        rounds = replaying(pair, 2)
+        assert not rounds.is_short(Epoch(-1), 1)
+        assert decided(rounds, -1, 1) == (-1, 3)
+
+
+class TestALogIsLost:
+    def test_it_is_gone(self, pair: Pair) -> None:
+        pair.grow(0)
+        pair.grow(1)
+        pair.ask(0, -1)
+        shutil.rmtree(pair.writers[0].log.store.root)
+        with pytest.raises(LogCorrupt, match=r"has lost everything.*Start the pipeline again"):
+            pair.ask(0, 0)
+
+    def test_it_never_had_an_entry_and_is_gone(self, pair: Pair) -> None:
+        pair.ask(0, -1)
+        shutil.rmtree(pair.writers[0].log.store.root)
+        with pytest.raises(LogCorrupt, match="has lost everything"):
+            pair.ask(0, -1)
+
+    def test_it_is_empty_although_it_had_entries(self, pair: Pair) -> None:
+        for which in (0, 1):
+            grow(pair.writers[which], 2)
+        pair.ask(0, -1)
+        shutil.rmtree(pair.writers[0].log.store.root / "entries")
+        with pytest.raises(LogCorrupt, match="has lost all of its epochs, up to 1"):
+            pair.ask(0, 0)
+
+    def test_its_writer_tells_it_too(self, pair: Pair) -> None:
+        grow(pair.writers[0], 3)
+        shutil.rmtree(pair.writers[0].log.store.root)
+        with pytest.raises(LogCorrupt, match="has lost everything"):
+            pair.grow(0)
+
+    def test_its_writer_tells_older_data_from_a_newer_writer(self, pair: Pair) -> None:
+        writer = pair.writers[0]
+        root = writer.log.store.root
+        grow(writer, 1)
+        shutil.copytree(root, root.with_name("older"))
+        writer = pair.writers[0] = writer.log.take_over("a newer run")
+        grow(writer, 2)
+        shutil.rmtree(root)
+        root.with_name("older").rename(root)
+        with pytest.raises(LogCorrupt, match="has lost the epochs from 1 to 2"):
+            pair.grow(0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -49,6 +49,17 @@ def restored(job: Job, store: Path | str, to: str = "elsewhere") -> Job:
 # -- there and back
 
 
+def test_logs_in_redis_are_copied_and_brought_back(tmp_path: Path, store: Path, redis_url: str) -> None:
+    job = Job(Home(tmp_path / "home", redis_url))
+    job.run_to(5)
+    Backup(job.home, str(store)).copy()
+    job.run_to(7)
+    again = restored(job, store)
+    assert again.home.log("words").startswith("file:")
+    again.run_to(20)
+    again.check(20)
+
+
 def test_a_job_goes_on_elsewhere(job: Job, store: Path) -> None:
     job.run_to(5)
     Backup(job.home, str(store)).copy()

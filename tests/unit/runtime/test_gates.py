@@ -32,6 +32,13 @@ def test_a_batch_waits_for_room() -> None:
     assert inside[0] == work(3)
 
 
+def test_room_is_made_before_a_batch_and_while_it_waits() -> None:
+    left = [3, 2, 1, 0]
+    gate = SegmentGate(lambda: not left)
+    gate.enter(work(1), left.pop)
+    assert left == []
+
+
 def test_a_closed_gate_lets_nothing_in_and_lets_the_last_one_finish() -> None:
     gate = SegmentGate(lambda: True)
     gate.enter(work(1))

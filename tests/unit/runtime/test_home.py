@@ -56,6 +56,12 @@ def test_logs_stay_where_the_first_run_put_them(tmp_path: Path) -> None:
     assert plain.as_recorded().log("words") == plain.log("words")
 
 
+def test_a_record_is_for_its_owner_only(tmp_path: Path) -> None:
+    home = Home(tmp_path, "redis://:secret@h/0/job")
+    home.remember(record(home))
+    assert (tmp_path / "pipeline.json").stat().st_mode & 0o077 == 0
+
+
 def test_events_survive_a_torn_last_line(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.add_event({"kind": "one"})
