@@ -2,9 +2,9 @@
 
 A log never ends before what its writer has committed: an entry is published first. If it does, its store has come
 back empty or with older data. What is lost can be made again from older snapshots: `tidelock.recovery.adjust`
-chooses the freshest versions that fit (Segment Backup, section 3.5). Each checkpoint goes back to its version, each
-log rewound to it, each cursor put where its reader is, and file sinks forget what they wrote later. Sources
-that are read again may be cut into other epochs than before.
+chooses the freshest versions that fit (Segment Backup, section 3.5). Each checkpoint is rolled back to its
+version, each log rewound to it, each cursor put where its reader is, and file sinks forget what they wrote later.
+Sources that are read again may be cut into other epochs than before.
 
 Every step can be done again, and until the last one is done the logs still look as if something was lost, or all
 fits: a process that is killed on the way leaves it to the next run.
