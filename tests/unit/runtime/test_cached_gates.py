@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -130,7 +131,7 @@ class Recorded:
             failure, self._failure = self._failure, None
             raise failure
 
-    def enter(self, work: Work) -> None:
+    def enter(self, work: Work, tidy: Callable[[], object]) -> None:
         self._note("enter", work.batch)
 
     def leave(self, failure: BaseException | None) -> None:
@@ -146,9 +147,9 @@ class Recorded:
 
 def test_a_batch_is_begun_in_the_cache_before_and_ended_after() -> None:
     seen = Recorded()
-    seen.gate.enter(work(6, batch=9, first=5))
+    seen.gate.enter(work(6, batch=9, first=5), list)
     seen.gate.leave(None)
-    seen.gate.enter(work(7, batch=10))
+    seen.gate.enter(work(7, batch=10), list)
     first = Fence(7, "a run", batch=9, begun=6, watermark=90, pinned=4)
     second = Fence(7, "a run", batch=10, begun=7, watermark=100, pinned=4)
     assert seen.calls == [
@@ -165,9 +166,9 @@ def test_a_batch_is_begun_in_the_cache_before_and_ended_after() -> None:
 def test_a_batch_that_has_failed_is_not_ended_in_the_cache() -> None:
     seen = Recorded()
     failure = ValueError("no")
-    seen.gate.enter(work(5))
+    seen.gate.enter(work(5), list)
     seen.gate.leave(failure)
-    seen.gate.enter(work(5))
+    seen.gate.enter(work(5), list)
     assert [call[0] for call in seen.calls] == ["enter", "begin", "leave", "enter", "begin"]
     assert seen.calls[2] == ("leave", failure)
     assert seen.calls[-1][2] == 4, "the state is where it was"
@@ -176,11 +177,11 @@ def test_a_batch_that_has_failed_is_not_ended_in_the_cache() -> None:
 @pytest.mark.parametrize("failure", [BackendUnavailable("gone"), Fenced("over"), KeyboardInterrupt()], ids=repr)
 def test_a_batch_whose_end_the_cache_does_not_take_has_failed(failure: BaseException) -> None:
     seen = Recorded("end", failure)
-    seen.gate.enter(work(5))
+    seen.gate.enter(work(5), list)
     with pytest.raises(type(failure)):
         seen.gate.leave(None)
     assert seen.calls[-1] == ("leave", failure)
-    seen.gate.enter(work(5))
+    seen.gate.enter(work(5), list)
     assert seen.calls[-1][2] == 4, "the state is where it was"
 
 
@@ -188,7 +189,7 @@ def test_a_batch_whose_end_the_cache_does_not_take_has_failed(failure: BaseExcep
 def test_a_batch_that_the_cache_does_not_let_in_has_left(failure: BaseException) -> None:
     seen = Recorded("begin", failure)
     with pytest.raises(type(failure)):
-        seen.gate.enter(work(5))
+        seen.gate.enter(work(5), list)
     assert [call[0] for call in seen.calls] == ["enter", "begin", "leave"]
     assert seen.calls[-1] == ("leave", failure)
     assert seen.snapshots.asked == [], "what is not pinned is not copied"
@@ -197,5 +198,5 @@ def test_a_batch_that_the_cache_does_not_let_in_has_left(failure: BaseException)
 def test_a_batch_that_the_inner_gate_does_not_let_in_is_not_begun() -> None:
     seen = Recorded("enter", Stopped("stop"))
     with pytest.raises(Stopped):
-        seen.gate.enter(work(5))
+        seen.gate.enter(work(5), list)
     assert seen.calls == [("enter", 5)]
