@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
@@ -36,9 +37,17 @@ class _Left:
     """What is left of a segment."""
 
     checkpoint: Checkpoint
-    versions: Mapping[Epoch, int | None]
-    """The epochs that it can be put back to, each with the batch to restart after."""
     log: EpochLog | None
+
+    @cached_property
+    def versions(self) -> dict[Epoch, int | None]:
+        """The epochs that it can be put back to, each with the batch to restart after."""
+        committed = self.checkpoint.committed()
+        if not committed:
+            return {BEFORE_FIRST: None}
+        newest = max(committed)
+        files = {path: StoredFile(path, 0, 0) for path in listed(Path(self.checkpoint.location), newest)}
+        return Snapshot(0, newest, committed[newest], 0.0, committed, files).safe(files)
 
     @property
     def has_lost(self) -> bool:
@@ -85,17 +94,7 @@ def adjust_home(home: Home) -> dict[str, Epoch] | None:
 
 
 def _look(location: str, log: str | None) -> _Left:
-    checkpoint = Checkpoint(None, location)
-    return _Left(checkpoint, _versions(checkpoint), None if log is None else EpochLog.open(log))
-
-
-def _versions(checkpoint: Checkpoint) -> Mapping[Epoch, int | None]:
-    committed = checkpoint.committed()
-    if not committed:
-        return {BEFORE_FIRST: None}
-    newest = max(committed)
-    files = {path: StoredFile(path, 0, 0) for path in listed(Path(checkpoint.location), newest)}
-    return Snapshot(0, newest, committed[newest], 0.0, committed, files).safe(files)
+    return _Left(Checkpoint(None, location), None if log is None else EpochLog.open(log))
 
 
 def _restore_identities(record: Record, left: Mapping[str, _Left]) -> None:
