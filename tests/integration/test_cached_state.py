@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ import tidelock
 from tidelock import aggregates as A
 from tidelock.errors import PipelineError, SchemaMismatch
 from tidelock.runtime.home import Home
+from tidelock.runtime.restore import restore
 from tidelock.runtime.run import Run
 
 EPOCHS = 10
@@ -333,6 +335,23 @@ def test_a_server_that_hangs_is_waited_for(
     server.resume()
     assert run.wait(150)
     assert kept == totals()
+
+
+def test_a_backup_has_the_state(spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str) -> None:
+    backup = f"file:{tmp_path}/backup"
+    made, first = pipeline(bench)
+    made.run(spark, tmp_path / "home", cache=f"{redis_url}/here", backup=backup, last_epoch=6)
+    shutil.rmtree(tmp_path / "home")
+    restored = restore(backup, Home(tmp_path / "elsewhere"))
+    assert restored.segments["keep_sums"].restored in range(2, 6), "it goes on from a snapshot"
+
+    made, second = pipeline(bench)
+    with pytest.raises(tidelock.TidelockError, match="holds the state of another home"):
+        made.run(spark, tmp_path / "elsewhere")
+    made, second = pipeline(bench)
+    made.run(spark, tmp_path / "elsewhere", cache=f"{redis_url}/there", last_epoch=EPOCHS - 1)
+    assert {**first, **second} == totals()
+    assert events(tmp_path / "elsewhere", "state loaded")
 
 
 # -- mistakes
