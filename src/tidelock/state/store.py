@@ -20,6 +20,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +33,7 @@ from tidelock.redis.location import Location, parse
 from tidelock.redis.server import check_copied, copying_patience
 from tidelock.state.bytes import Numbers
 from tidelock.state.fence import Fence
+from tidelock.state.scripts import DROP, READ
 from tidelock.state.wire import Group, command, commands
 
 Result = TypeVar("Result")
@@ -39,7 +41,8 @@ Result = TypeVar("Result")
 BUCKETS = 256
 """How many hashes hold the cells: so many that one can be read as a whole without keeping others waiting."""
 
-_LOADED_AT_ONCE = 50_000
+_AT_ONCE = 50_000
+"""How many cells are loaded or removed with one command."""
 _TOKEN_BITS = 62
 _UNWATCH = command("UNWATCH")
 _SERVER = command("INFO", "server")
@@ -248,45 +251,31 @@ class CellStore:
 
     def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
         """All cells of a bucket, and the versions that were saved for the snapshot, as of one moment."""
-
-        def read(talk: Conversation) -> tuple[Bucket, Bucket]:
-            reads = [command("HGETALL", self._bucket(bucket)), command("HGETALL", self._saved(bucket))]
-            answers = talk.ask_if_unchanged(reads)
-            assert answers is not None  # nothing is watched
-            cells, saved = answers
-            return Bucket.of(cells), Bucket.of(saved)
-
-        return converse(self._location, read)
+        cells, saved = self._ask(command("EVAL", READ, 2, self._bucket(bucket), self._saved(bucket)))
+        return Bucket.of(cells), Bucket.of(saved)
 
     def load(self, keys: Keys, cells: pa.BinaryArray) -> None:
         """Put cells into the store, whatever is there. For a state that nobody writes to."""
-        for first in range(0, len(cells), _LOADED_AT_ONCE):
-            some = Keys(keys.fields.slice(first, _LOADED_AT_ONCE), keys.buckets[first : first + _LOADED_AT_ONCE])
-            loaded = cells.slice(first, _LOADED_AT_ONCE)
+        for first in range(0, len(cells), _AT_ONCE):
+            some = Keys(keys.fields.slice(first, _AT_ONCE), keys.buckets[first : first + _AT_ONCE])
+            loaded = cells.slice(first, _AT_ONCE)
             self._ask_all([*commands("HSET", some.groups(self._bucket), some.fields, loaded)])
 
     def drop(self, bucket: int, fields: pa.BinaryArray, cells: pa.BinaryArray) -> int:
-        """Remove cells that are still as given; how many. If the bucket changes meanwhile, none of them."""
-        key = self._bucket(bucket)
-        group = [Group(key, 0, len(fields))]
-
-        def drop(talk: Conversation) -> int:
-            _, found = talk.ask(command("WATCH", key), *commands("HMGET", group, fields))
-            same = np.flatnonzero([a == b for a, b in zip(found, cells.to_pylist(), strict=True)])
-            if not len(same):
-                talk.ask(_UNWATCH)
-                return 0
-            gone = [*commands("HDEL", [Group(key, 0, len(same))], fields.take(pa.array(same)))]
-            return 0 if talk.ask_if_unchanged(gone) is None else len(same)
-
-        return converse(self._location, drop) if len(fields) else 0
+        """Remove the cells that are still as given; how many."""
+        dropped = 0
+        for first in range(0, len(fields), _AT_ONCE):
+            some = (column.slice(first, _AT_ONCE).to_pylist() for column in (fields, cells))
+            pairs = chain.from_iterable(zip(*some, strict=True))
+            dropped += self._ask(command("EVAL", DROP, 1, self._bucket(bucket), *pairs))
+        return dropped
 
     def find(self, fields: pa.BinaryArray) -> tuple[Epoch, pa.BinaryArray]:
         """The cells of some keys, whatever their buckets, and the epoch that was done at that moment.
 
         Every bucket is asked, so this is for few keys.
         """
-        wanted = [Group(self._bucket(bucket), 0, len(fields)) for bucket in range(BUCKETS)]
+        wanted = [Group(self._bucket(bucket), 0, len(fields)) for bucket in range(BUCKETS) if len(fields)]
         reads = [command("GET", self._key("done")), *commands("HMGET", wanted, fields)]
         done, *found = converse(self._location, lambda talk: talk.ask_if_unchanged(reads)) or [None]
         cells = [next((cell for cell in some if cell is not None), None) for some in zip(*found, strict=True)]

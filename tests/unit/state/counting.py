@@ -60,10 +60,17 @@ class Counts:
         self.add(amounts)
         self.end()
 
+    def cells(self, names: list[str]) -> pa.BinaryArray:
+        """The cells of these keys as they are now."""
+        found: dict[bytes, bytes] = {}
+        for number in sorted({bucket(name) for name in names}):
+            cells, _ = self.store.bucket(number)
+            found |= dict(zip(cells.fields.to_pylist(), cells.cells.to_pylist(), strict=True))
+        return pa.array([found.get(field) for field in keys_of(names).fields.to_pylist()], pa.binary())
+
     def counts(self, names: list[str]) -> dict[str, int]:
         """The newest counts of the keys that have one."""
-        names = sorted(names, key=bucket)
-        found = decoded(Cells(self.store.read(keys_of(names))).newest().values)
+        found = decoded(Cells(self.cells(names)).newest().values)
         return {name: count for name, count in zip(names, found, strict=True) if count is not None}
 
 

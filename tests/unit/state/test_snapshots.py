@@ -235,6 +235,19 @@ def test_what_was_forgotten_is_swept_away_and_nothing_else(
     assert counts.counts(KEYS) == live
 
 
+def test_a_snapshot_of_a_full_server_makes_room(redis_servers: RedisServers, snapshots: Snapshots) -> None:
+    server = redis_servers.start()
+    counts = Counts(f"{server.url}/x?timeout=0.5")
+    counts.run(0, MANY)
+    counts.run(1, dict.fromkeys(KEYS[:100]))
+    counts.run(2, {}, pinned=1)
+    with server.client() as client:
+        client.config_set("maxmemory", 1)
+        take(snapshots, counts, 1)
+    assert contents(snapshots, 1) == dict.fromkeys(KEYS[100:], 1)
+    assert stored_keys(server, "x") == len(KEYS) - 100
+
+
 def test_a_cell_that_has_changed_is_not_dropped(redis_url: str) -> None:
     counts = Counts(redis_url)
     counts.run(0, {"a": 1})

@@ -90,16 +90,24 @@ def test_tasks_add_up(redis_url: str) -> None:
 def test_a_task_that_is_done_again_gives_the_same_cells(redis_url: str) -> None:
     counts = Counts(redis_url)
     counts.run(0, MANY)
-    keys = keys_of(sorted(MANY, key=bucket))
     counts.begin(3)
     first = counts.add(MANY)
-    cells = counts.store.read(keys)
+    cells = counts.cells(list(MANY))
     assert counts.add(MANY) == first
-    assert counts.store.read(keys) == cells
+    assert counts.cells(list(MANY)) == cells
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: counts.add(MANY), range(8)))
     assert results == [first] * 8
-    assert counts.store.read(keys) == cells
+    assert counts.cells(list(MANY)) == cells
+
+
+def test_cells_are_found_without_their_buckets(redis_url: str) -> None:
+    counts = Counts(redis_url)
+    names = ["key 3", "none", "key 7"]
+    assert counts.store.find(keys_of(names).fields)[1].to_pylist() == [None] * 3
+    counts.run(2, MANY)
+    assert counts.store.find(keys_of(names).fields) == (2, counts.cells(names))
+    assert counts.store.find(keys_of([]).fields) == (2, keys_of([]).fields)
 
 
 def test_tasks_of_one_batch_do_not_wait_for_each_other(redis_url: str) -> None:

@@ -201,6 +201,6 @@ def test_a_batch_does_not_end_without_its_replica(redis_servers: RedisServers) -
     with pytest.raises(BackendUnavailable, match=r"the data reached 0 replicas within 1\.5 s, and 1 are wanted"):
         counts.end()
     replica.start()
-    replica.await_link()
+    primary.await_replica(replica)
     counts.run(0, MANY)
     assert counts.counts(list(MANY)) == MANY
