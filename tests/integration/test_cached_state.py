@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.integration import faults
-from tests.integration.pipelines import Bench, Rows
+from tests.integration.pipelines import Bench, Rows, present
 from tests.integration.streams import Place
 from tests.redis_servers import PRIMARY, RedisServers
 from tests.waiting import eventually
@@ -337,7 +337,9 @@ def test_a_server_that_hangs_is_waited_for(
     assert kept == totals()
 
 
-def test_a_backup_has_the_state(spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str) -> None:
+def test_a_backup_has_the_state(
+    spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str, started: list[Run]
+) -> None:
     backup = f"file:{tmp_path}/backup"
     made, first = pipeline(bench)
     made.run(spark, tmp_path / "home", cache=f"{redis_url}/here", backup=backup, last_epoch=6)
@@ -349,8 +351,10 @@ def test_a_backup_has_the_state(spark: SparkSession, bench: Bench, tmp_path: Pat
     with pytest.raises(tidelock.TidelockError, match="holds the state of another home"):
         made.run(spark, tmp_path / "elsewhere")
     made, second = pipeline(bench)
-    made.run(spark, tmp_path / "elsewhere", cache=f"{redis_url}/there", last_epoch=EPOCHS - 1)
-    assert {**first, **second} == totals()
+    started.append(made.start(spark, tmp_path / "elsewhere", cache=f"{redis_url}/there"))
+    # Spark's file source may make fewer epochs of what it has seen before; the sums are the same.
+    newest = present(totals(), EPOCHS)
+    eventually(lambda: present({**first, **second}, EPOCHS) == newest, "every row is counted once")
     assert events(tmp_path / "elsewhere", "state loaded")
 
 
@@ -398,7 +402,9 @@ def test_what_a_user_may_get_wrong(spark: SparkSession, bench: Bench, tmp_path: 
         ),
     ],
 )
-def test_a_declaration_that_cannot_be(bench: Bench, spark: SparkSession, build: Any, message: str) -> None:
+def test_a_declaration_that_cannot_be(
+    bench: Bench, spark: SparkSession, tmp_path: Path, build: Any, message: str
+) -> None:
     made = tidelock.Pipeline("wrong")
     bench.source(made, "numbers", lambda stream: stream.withColumn("text", F.lit("x")))
 
@@ -408,4 +414,4 @@ def test_a_declaration_that_cannot_be(bench: Bench, spark: SparkSession, build: 
 
     bench.collect(made, "sums")
     with pytest.raises((PipelineError, SchemaMismatch), match=message):
-        made.run(spark, "nowhere")
+        made.run(spark, tmp_path / "home")

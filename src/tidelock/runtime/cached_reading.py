@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError
 from tidelock.runtime.caches import cached_shape
 from tidelock.runtime.home import Home
 from tidelock.state.cells import Cells
-from tidelock.state.operator import Shape, without_ends
+from tidelock.state.operator import Shape, ended, without_ends
 from tidelock.state.snapshots import Snapshots
 from tidelock.state.store import CellStore
 
@@ -62,7 +63,10 @@ class CachedState:
             raise PipelineError(f"these are not keys of this state: {error}") from error
         epoch, cells = self._store.find(self._shape.key_codec().encode(asked))
         versions, _ = Cells(cells).at(epoch)
-        return epoch, self._table(asked, versions.values)
+        fence = self._store.fence()
+        over = ended(self._shape, versions.values, 0 if fence is None else fence.watermark)
+        values = pc.if_else(pa.array(over), pa.scalar(None, pa.binary()), versions.values)
+        return epoch, self._table(asked, values)
 
     def snapshot(self) -> tuple[Epoch, pa.Table]:
         """All keys with their state as the newest snapshot has them, and the epoch at whose end that is.

@@ -8,6 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelock.errors import PipelineError
+
+_MOST = np.iinfo(np.int32).max
+"""What Arrow's offsets can tell."""
+
 Numbers = npt.NDArray[np.int64]
 Octets = npt.NDArray[np.uint8]
 
@@ -27,6 +32,11 @@ def cut(data: Octets, starts: Numbers, lengths: Numbers, kind: Any = None) -> pa
         return strings(table(data, starts, int(lengths[0])), kind)
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
+    if total > _MOST:
+        raise PipelineError(
+            f"one task has {total} bytes of state in one epoch, and {_MOST} are the most: use more partitions "
+            "(spark.sql.shuffle.partitions) or shorter epochs"
+        )
     places = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[places])]
