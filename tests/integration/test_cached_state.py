@@ -27,7 +27,7 @@ from tidelock.runtime.home import Home
 from tidelock.runtime.restore import restore
 from tidelock.runtime.run import Run
 
-EPOCHS = 10
+EPOCHS = 8
 ROWS = 12
 KEYS = 5
 EACH = "200 milliseconds"
@@ -92,7 +92,7 @@ def events(home: Path, kind: str) -> list[dict[str, Any]]:
 # -- results
 
 
-@pytest.mark.parametrize("plan", ["one", "each"])
+@pytest.mark.parametrize("plan", ["one", pytest.param("each", marks=pytest.mark.chaos)])
 def test_a_plan_does_not_change_results(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str, plan: str
 ) -> None:
@@ -229,6 +229,7 @@ def test_only_the_failed_operator_restarts_and_each_epoch_counts_once(
     assert restarts == {"numbers": 0, "sums": 1, "passed": 0, "keep_passed": 0}
 
 
+@pytest.mark.chaos
 def test_another_process_goes_on_where_the_state_is(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str
 ) -> None:
@@ -260,6 +261,7 @@ def test_a_cache_that_comes_back_empty_is_filled_from_a_snapshot(
     }
 
 
+@pytest.mark.chaos
 def test_without_a_snapshot_all_is_computed_again(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers
 ) -> None:
@@ -274,6 +276,7 @@ def test_without_a_snapshot_all_is_computed_again(
     assert "keep_sums from epoch 0 (4 epochs)" in lost["text"]
 
 
+@pytest.mark.chaos
 def test_a_cache_that_comes_back_with_its_data_loses_nothing(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers, started: list[Run]
 ) -> None:
@@ -288,6 +291,7 @@ def test_a_cache_that_comes_back_with_its_data_loses_nothing(
     assert not events(tmp_path / "home", "state lost")
 
 
+@pytest.mark.chaos
 def test_a_cache_that_comes_back_with_older_data_goes_back_to_them(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers
 ) -> None:
@@ -306,6 +310,7 @@ def test_a_cache_that_comes_back_with_older_data_goes_back_to_them(
     assert "keep_sums from epoch 3 (3 epochs)" in lost["text"]
 
 
+@pytest.mark.chaos
 def test_a_replica_takes_over(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers, started: list[Run]
 ) -> None:
@@ -322,6 +327,7 @@ def test_a_replica_takes_over(
     assert kept == totals()
 
 
+@pytest.mark.chaos
 def test_a_server_that_hangs_is_waited_for(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers, started: list[Run]
 ) -> None:
@@ -337,6 +343,7 @@ def test_a_server_that_hangs_is_waited_for(
     assert kept == totals()
 
 
+@pytest.mark.chaos
 def test_a_backup_has_the_state(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str, started: list[Run]
 ) -> None:
