@@ -164,6 +164,8 @@ def test_a_writer_of_before_the_loss_does_not_pass_for_a_new_one(redis_servers: 
     after = new_writer(f"{server.url}/log", epochs=0)
     assert after.token == before.token
     with pytest.raises(Fenced, match="the test has taken this log over"):
+        before.log.store.publish(before.token, covers(1), b"")
+    with pytest.raises(LogCorrupt, match="the log has lost everything"):
         publish(before, covers(1), [1])
     assert publish(after, covers(0), [0])
 
