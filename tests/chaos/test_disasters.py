@@ -61,9 +61,9 @@ class World:
         paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
         return {**os.environ, "PYTHONPATH": paths, "TIDELOCK_CHAOS_INPUT": str(self.place / "input")}
 
-    def run(self, home: Path, backup: Path) -> subprocess.Popen[bytes]:
-        command = self.tidelock("run", str(ROOT / "tests" / "chaos" / "job.py"), "--home", str(home))
-        command += ["--backup", str(backup), "--json", "--conf", "spark.sql.shuffle.partitions=2"]
+    def run(self, home: Path, *options: str, job: str = "job.py") -> subprocess.Popen[bytes]:
+        command = self.tidelock("run", str(ROOT / "tests" / "chaos" / job), "--home", str(home), *options)
+        command += ["--json", "--conf", "spark.sql.shuffle.partitions=2"]
         with (self.place / "job.log").open("ab") as log:
             return subprocess.Popen(
                 command, env=self.environment(), cwd=self.place, stdout=log, stderr=log, start_new_session=True
@@ -114,7 +114,7 @@ def test_the_loss_of_a_datacenter_at_random_moments(tmp_path: Path) -> None:
     for number in range(DISASTERS):
         backup = tmp_path / f"backup-{number}"
         world.feed(3)
-        process = world.run(home, backup)
+        process = world.run(home, "--backup", str(backup))
         wait_for_disaster(process, home, backup, chance)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -148,13 +148,17 @@ def results_in(backup: Path) -> int:
 
 
 def finish(world: World, home: Path, backup: Path, seed: str) -> None:
-    process = world.run(home, backup)
+    process = world.run(home, "--backup", str(backup))
     try:
         eventually(lambda: is_done(home, world), f"all input is through ({seed})", 180)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     check_restored(home, seed)
+    check_sums(home, world, seed)
+
+
+def check_sums(home: Path, world: World, seed: str) -> None:
     expected = Counter(row["key"] for row in world.rows)
     totals = Counter[str]()
     for row in world.rows:
