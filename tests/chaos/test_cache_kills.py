@@ -1,8 +1,8 @@
 """`kill -9` of a whole job with its state in a cache, or of the cache, at random moments.
 
 The home and the input survive. At every moment either the process group of the job (driver, JVM, Python workers)
-is killed and started again, or the Redis server is, with its data or without. At the end every row counts once. The
-seed is printed; set TIDELOCK_CHAOS_SEED to repeat a run.
+is killed and started again, or the Redis server is, with its data or without. At the end every row counts once.
+The seed is printed; set TIDELOCK_CHAOS_SEED to repeat a run.
 """
 
 from __future__ import annotations
