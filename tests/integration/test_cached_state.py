@@ -230,6 +230,49 @@ def test_only_the_failed_operator_restarts_and_each_epoch_counts_once(
 
 
 @pytest.mark.chaos
+def test_several_operators_fail_at_once_and_the_last_one_alone(
+    spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str
+) -> None:
+    made = tidelock.Pipeline("chain", epoch=EACH, snapshot_every=3)
+    bench.source(made, "numbers")
+
+    def failing(rows: DataFrame, name: str, *ids: int) -> DataFrame:
+        for identity in ids:
+            counter = tmp_path / f"{name}-{identity}"
+            rows = faults.at_row(rows, identity, counter, 4, faults.raising(f"{name} fails"))
+        return rows
+
+    def passing(rows: DataFrame) -> DataFrame:
+        """The rows that were never seen, which are all of them: every operator knows every id."""
+        return tidelock.keyed(rows, "id").apply(never_seen, state="seen boolean", output="id long, key long")
+
+    def never_seen(rows: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
+        known = state.filter(pc.fill_null(state.column("seen"), False)).column("id")
+        fresh = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=known)))
+        return fresh.select(["id", "key"]), state.set_column(1, "seen", pa.repeat(True, state.num_rows))
+
+    @made.operator
+    def first(numbers: DataFrame) -> DataFrame:
+        return failing(passing(numbers), "first", 30)
+
+    @made.operator
+    def second(first: DataFrame) -> DataFrame:
+        return failing(passing(first), "second", 30)
+
+    @made.operator
+    def third(second: DataFrame) -> DataFrame:
+        return failing(passing(second), "third", 30, 70)
+
+    kept = bench.collect(made, "third")
+    status = made.run(spark, tmp_path / "home", cache=redis_url, plan="each", last_epoch=EPOCHS - 1)
+    assert [sorted(row[0] for row in kept[e]) for e in range(EPOCHS)] == [
+        [row["id"] for row in rows] for rows in numbers()
+    ]
+    restarts = {s["name"]: s["restarts"] for s in status["segments"]}
+    assert restarts == {"numbers": 0, "first": 1, "second": 1, "third": 2, "keep_third": 0}
+
+
+@pytest.mark.chaos
 def test_another_process_goes_on_where_the_state_is(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str
 ) -> None:
