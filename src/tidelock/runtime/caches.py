@@ -59,6 +59,8 @@ def cached_segments(cutting: Cutting, described: Mapping[str, Described], home: 
             home.state(operator)
             inputs = tuple((home.log(read.log), read.lag) for read in segment.inputs)
             found[segment.name] = CachedSegment(segment.name, operator, shape, inputs)
+    if found:
+        home.identity()  # made here, by one thread: segments start at the same time
     return found
 
 
