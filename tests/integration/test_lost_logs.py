@@ -105,6 +105,7 @@ def test_logs_that_are_gone_when_a_run_starts(sums: Sums) -> None:
     assert {node: EpochLog.open(str(sums.log(node))).header.id for node in identities} == identities
 
 
+@pytest.mark.chaos
 def test_a_segment_that_was_behind_takes_the_others_back(sums: Sums) -> None:
     sums.run()
     sums.feed(3)
@@ -119,6 +120,7 @@ def test_a_segment_that_was_behind_takes_the_others_back(sums: Sums) -> None:
     assert "segment failed" not in kinds
 
 
+@pytest.mark.chaos
 def test_a_tail_that_is_lost_is_made_again(sums: Sums) -> None:
     sums.run()
     sums.feed(3)
@@ -129,6 +131,7 @@ def test_a_tail_that_is_lost_is_made_again(sums: Sums) -> None:
     assert "log sums has lost the epochs from" in sums.told()
 
 
+@pytest.mark.chaos
 def test_a_log_that_vanishes_under_a_run_is_told_and_the_next_run_goes_on(sums: Sums) -> None:
     run = sums.start()
     eventually(lambda: sums.present() == sums.expected(), "all rows are counted")

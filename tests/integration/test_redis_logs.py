@@ -96,6 +96,7 @@ def test_a_failed_segment_replays_from_memory_when_the_source_has_forgotten(
     assert not (home / "logs").exists()
 
 
+@pytest.mark.chaos
 def test_logs_in_several_places_make_one_pipeline(
     spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run], redis_url: str
 ) -> None:
@@ -123,6 +124,7 @@ def test_logs_in_several_places_make_one_pipeline(
         assert EpochLog.open(url).ranges()[-1].last == EPOCHS - 1
 
 
+@pytest.mark.chaos
 def test_a_server_that_comes_back_empty_costs_no_row(
     spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run], redis_servers: RedisServers
 ) -> None:

@@ -1,5 +1,6 @@
 """The command line as such: what it refuses, what it answers with, and how fast it starts."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,10 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_help_loads_nothing_heavy() -> None:
     script = "import sys; from tidelock.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    # What other tests give to Spark's Python processes is none of its business.
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=plain)
     assert "demo" in done.stdout
     loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert not loaded & {"pyspark", "py4j", "pyarrow", "pandas", "rich"}
