@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 from tests.integration.streams import Place
 
 import tidelock
+from tidelock.runtime.run import Run
 
 WORKERS = Path(__file__).parent / "workers"
 """What Spark's Python processes have on their path beside what they have anyway."""
@@ -40,3 +42,14 @@ def place(spark: SparkSession, tmp_path: Path) -> Iterator[Place]:
     yield made
     for query in spark.streams.active:
         query.stop()
+
+
+@pytest.fixture
+def started() -> Iterator[list[Run]]:
+    """Runs that do not outlive their test."""
+    runs: list[Run] = []
+    yield runs
+    for run in runs:
+        run.stop(drain=False)
+        with suppress(tidelock.TidelockError):
+            run.wait(60)

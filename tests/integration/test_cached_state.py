@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -60,17 +58,6 @@ def bench(place: Place) -> Bench:
     made = Bench(place)
     made.feed("numbers", numbers())
     return made
-
-
-@pytest.fixture
-def started() -> Iterator[list[Run]]:
-    """Runs that do not outlive their test."""
-    runs: list[Run] = []
-    yield runs
-    for run in runs:
-        run.stop(drain=False)
-        with suppress(tidelock.TidelockError):
-            run.wait(60)
 
 
 def pipeline(bench: Bench, **care: Any) -> tuple[tidelock.Pipeline, Rows]:

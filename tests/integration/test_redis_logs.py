@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +32,6 @@ def bench(place: Place) -> Bench:
     made = Bench(place)
     made.feed("numbers", [[{"id": e * ROWS + i, "key": i % 3} for i in range(ROWS)] for e in range(EPOCHS)])
     return made
-
-
-@pytest.fixture
-def started() -> Iterator[list[Run]]:
-    """Runs that do not outlive their test."""
-    runs: list[Run] = []
-    yield runs
-    for run in runs:
-        run.stop(drain=False)
-        with suppress(tidelock.TidelockError):
-            run.wait(60)
 
 
 def counting(bench: Bench, fault: faults.Fault, counter: Path) -> tuple[tidelock.Pipeline, Rows]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +31,6 @@ def bench(place: Place) -> Bench:
     made = Bench(place)
     made.feed("numbers", [[{"id": e * ROWS + i, "key": i % 3} for i in range(ROWS)] for e in range(EPOCHS)])
     return made
-
-
-@pytest.fixture
-def started() -> Iterator[list[Run]]:
-    """Runs that do not outlive their test."""
-    runs: list[Run] = []
-    yield runs
-    for run in runs:
-        run.stop(drain=False)
-        with suppress(tidelock.TidelockError):
-            run.wait(60)
 
 
 def ids(rows: Rows) -> Counter[int]:
