@@ -127,6 +127,11 @@ class EpochLog:
             raise lost(self.shown, f"the manifest of epoch {missing}, although later epochs are there")
         return found
 
+    def head(self) -> Epoch:
+        """The position right before the oldest entry that the log holds."""
+        ranges = self.ranges()
+        return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+
     def check_there(self) -> None:
         """See that this very log is still there.
 

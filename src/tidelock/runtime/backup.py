@@ -252,7 +252,7 @@ def _register(record: Record, *, anew: bool) -> None:
     for segment in record.segments:
         log = _opened_log(segment.log) if record.readers(segment.name) else None
         if log is not None and (anew or log.cursor(CURSOR) is None):
-            log.move_cursor(CURSOR, _head(log))
+            log.move_cursor(CURSOR, log.head())
 
 
 def _trim_log(generation: Generation, name: str, copy: LogCopy) -> None:
@@ -268,7 +268,7 @@ def _trim_log(generation: Generation, name: str, copy: LogCopy) -> None:
     ]
     if positions:
         log.move_cursor(CURSOR, min(*positions, copy.tail))
-    copy.cut(min([*positions, _head(log)]))
+    copy.cut(min([*positions, log.head()]))
 
 
 def _opened_log(url: str | None) -> EpochLog | None:
@@ -276,8 +276,3 @@ def _opened_log(url: str | None) -> EpochLog | None:
         return None if url is None else EpochLog.open(url)
     except LogNotFound:
         return None
-
-
-def _head(log: EpochLog) -> Epoch:
-    ranges = log.ranges()
-    return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST

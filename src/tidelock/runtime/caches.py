@@ -238,7 +238,7 @@ class OpenedState:
         """Keep what would be needed without the cache, from now on."""
         for log, _ in self._logs():
             if log.cursor(snapshot_cursor(self._cached.name)) is None:
-                log.move_cursor(snapshot_cursor(self._cached.name), _head(log))
+                log.move_cursor(snapshot_cursor(self._cached.name), log.head())
 
     def _release_logs(self, epoch: Epoch) -> None:
         for log, lag in self._logs():
@@ -247,12 +247,12 @@ class OpenedState:
     def _logs_are_whole(self) -> bool:
         """Whether the logs still hold everything since this segment first started."""
         return all(
-            _head(log) <= (log.cursor(snapshot_cursor(self._cached.name)) or BEFORE_FIRST)
+            log.head() <= (log.cursor(snapshot_cursor(self._cached.name)) or BEFORE_FIRST)
             for log, _ in self._logs()
         )
 
     def _oldest(self) -> Epoch:
-        return max((Epoch(_head(log) + lag) for log, lag in self._logs()), default=BEFORE_FIRST)
+        return max((Epoch(log.head() + lag) for log, lag in self._logs()), default=BEFORE_FIRST)
 
     def _logs(self) -> list[tuple[EpochLog, int]]:
         return [(EpochLog.open(url), lag) for url, lag in self._cached.inputs]
@@ -269,8 +269,3 @@ class OpenedState:
         except Exception as error:
             self._events.add("snapshot failed", self._cached.name, f"of epoch {epoch}: {error}", epoch)
             raise
-
-
-def _head(log: EpochLog) -> Epoch:
-    ranges = log.ranges()
-    return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
