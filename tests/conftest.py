@@ -12,6 +12,14 @@ from tests.redis_servers import RedisServer, RedisServers
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+@pytest.fixture(autouse=True)
+def coordinator(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A shared tree of its own for every test, where jobs look for each other if they are not told where."""
+    url = f"embedded:{tmp_path_factory.getbasetemp()}/{uuid.uuid4().hex[:12]}.db"
+    monkeypatch.setenv("TIDELOCK_COORDINATOR", url)
+    return url
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One server for all tests that do it no harm."""

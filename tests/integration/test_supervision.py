@@ -216,7 +216,7 @@ def test_another_job_follows_a_subject(spark: SparkSession, bench: Bench, tmp_pa
     first.run(spark, tmp_path / "first", last_epoch=EPOCHS - 1)
 
     second = tidelock.Pipeline("follower", epoch=EACH)
-    second.subscribe("chain.odd", home=str(tmp_path / "first"))
+    second.subscribe("chain.odd", home=str(tmp_path / "first"), aligned=True)
     kept = bench.collect(second, "odd")
     second.run(spark, tmp_path / "second", last_epoch=EPOCHS - 1)
     assert sorted(kept) == list(range(EPOCHS)), "it has the epochs of the subject"

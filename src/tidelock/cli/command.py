@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tidelock.cli.alignment_commands import add_alignment
 from tidelock.cli.backup_commands import add_backups
 from tidelock.cli.exits import exit_code
 from tidelock.cli.options import Commands, add, at_least
@@ -37,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     add_pipelines(commands)
     add_planning(commands)
     add_backups(commands)
+    add_alignment(commands)
     _add_log(commands)
     _add_demo(commands)
     return parser

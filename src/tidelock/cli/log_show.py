@@ -74,7 +74,7 @@ def _writer(facts: Facts) -> str:
 def _cursors(facts: Facts) -> RenderableType | None:
     if not facts["cursors"]:
         return None
-    table = _table("consumer", "finished epoch", "lag")
+    table = plain_table("consumer", "finished epoch", "lag")
     for cursor in facts["cursors"]:
         done = "none yet" if cursor["epoch"] < 0 else str(cursor["epoch"])
         table.add_row(Text(cursor["consumer"]), done, _lag(cursor["lag"]))
@@ -90,7 +90,7 @@ def _entries(facts: Facts) -> RenderableType | None:
         return None
     rows = [_cells(entry) for entry in facts["last"]]
     filled = [name for name in rows[0] if any(row[name] for row in rows)]
-    table = _table(*filled)
+    table = plain_table(*filled)
     for row in rows:
         table.add_row(*(Text(row[name]) for name in filled))
     return table
@@ -99,16 +99,17 @@ def _entries(facts: Facts) -> RenderableType | None:
 def _cells(entry: Facts) -> dict[str, str]:
     watermark = entry["watermark"]
     return {
-        "epoch": _epochs(entry["epochs"]),
+        "epoch": epochs_text(entry["epochs"]),
         "rows": f"{entry['rows']:,}",
         "bytes": decimal(entry["bytes"]),
-        "watermark": "" if watermark is None else _moment(watermark / 1000),
-        "published (UTC)": _moment(entry["published_at"]),
-        "made from": ", ".join(f"{i['log']} {_epochs(i['epochs'])}" for i in entry["inputs"]),
+        "watermark": "" if watermark is None else moment_text(watermark / 1000),
+        "published (UTC)": moment_text(entry["published_at"]),
+        "made from": ", ".join(f"{i['log']} {epochs_text(i['epochs'])}" for i in entry["inputs"]),
     }
 
 
-def _table(first: str, *others: str) -> Table:
+def plain_table(first: str, *others: str) -> Table:
+    """A table without lines, whose first column is text."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(first)
     for name in others:
@@ -116,10 +117,12 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _epochs(pair: list[int]) -> str:
+def epochs_text(pair: list[int]) -> str:
+    """A range of epochs for people."""
     first, last = pair
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _moment(seconds: float) -> str:
+def moment_text(seconds: float) -> str:
+    """A moment for people, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -47,6 +47,17 @@ def add_cache(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_coordinator(command: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """Add the option that says through which tree jobs find each other; ``again`` below a command that has it."""
+    command.add_argument(
+        "--coordinator",
+        metavar="URL",
+        default=argparse.SUPPRESS if again else None,
+        help="the shared tree in which jobs find each other: embedded:/path/tree.db or zookeeper://host:2181/path "
+        "(default: $TIDELOCK_COORDINATOR, or a file of this user)",
+    )
+
+
 def add_plan_option(command: argparse.ArgumentParser) -> None:
     """Add the option that says where a pipeline is cut."""
     command.add_argument(

@@ -11,6 +11,7 @@ from tidelock.cli.options import (
     add,
     add_budget,
     add_cache,
+    add_coordinator,
     add_file,
     add_home,
     add_logs,
@@ -45,6 +46,7 @@ def _add_run(commands: Commands[Any]) -> None:
     )
     add_logs(run)
     add_cache(run)
+    add_coordinator(run)
     add_plan_option(run)
     add_budget(run)
     add_max_batch(run)

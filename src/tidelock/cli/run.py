@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     check_one_plan(args)
     pipeline = load(args.file)
     pipeline.topology()
-    home = Home(args.home or f"{pipeline.name}.tidelock", asked_logs(args), args.cache)
+    home = Home(args.home or f"{pipeline.name}.tidelock", asked_logs(args), args.cache, args.coordinator)
     with home.held():
         pass  # a home that is in use is told before Spark is started
     with (

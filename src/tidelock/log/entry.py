@@ -25,12 +25,17 @@ from tidelock.log.window import Entry, InputRange
 
 @dataclass(frozen=True)
 class Part:
-    """One Arrow IPC file of an entry."""
+    """One Arrow IPC file of an entry; ``log`` is the URL of the log that keeps it, if that is another one."""
 
     file: str
     rows: int
     bytes: int
     crc32: int
+    log: str | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """The part as a manifest has it."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Manifest:
                 "schema": self.schema,
                 "rows": self.rows,
                 "bytes": self.size,
-                "parts": [vars(part) for part in self.parts],
+                "parts": [part.to_fields() for part in self.parts],
                 "inputs": [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in self.inputs],
                 "offsets": self.offsets,
                 "watermark": watermark,

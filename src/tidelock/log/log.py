@@ -185,7 +185,8 @@ class EpochLog:
             LogCorrupt: the part is missing or damaged.
         """
         where = f"{self.shown}: part {part.file} of epoch {covers}"
-        data = self.store.read_part(part.file)
+        store = self.store if part.log is None else open_store(part.log)
+        data = store.read_part(part.file)
         if data is None:
             raise LogCorrupt(f"{where} is missing")
         return read_batches(data, part, where)

@@ -26,7 +26,7 @@ class Event:
     ``kind`` is one of: `run started`, `run resumed`, `run ended`, `restored`, `stop asked`, `task retry`,
     `executor lost`, `segment failed`, `segment restart`, `segment recovered`, `set aside`, `gave up`, `backup
     failed`, `no task retries`, `plan changed`, `outage`, `logs lost`, `state lost`, `state loaded`, `snapshot
-    failed`.
+    failed`, `alignment`, `combining`, `coordinator away`, `coordinator back`.
     """
 
     at: float

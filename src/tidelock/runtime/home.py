@@ -7,6 +7,8 @@ events.jsonl               what has happened, one line each
 planned.json               the attributes and the budget that its plan was made from, if it was
 request.json               what somebody asks the running process to do
 draining                   is there while nothing more comes from the sources
+following.json             how the subjects that it follows are to be read now
+alignment.json             with which of them it is aligned
 logs/<node>/               epoch logs, unless they are kept elsewhere
 checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
@@ -67,6 +69,8 @@ class Record:
     """The public names of logs, with their URLs."""
     cache: str | None = None
     """Where the state of operators is cached, if it is."""
+    coordinator: str | None = None
+    """Where the shared tree is through which its subjects are found, if it was said."""
 
     def segment(self, name: str) -> SegmentRecord:
         """The segment of that name."""
@@ -103,6 +107,7 @@ class Record:
                 "segments": segments,
                 "subjects": self.subjects,
                 "cache": self.cache,
+                "coordinator": self.coordinator,
             }
         )
 
@@ -135,23 +140,32 @@ class Record:
             segments,
             fields["subjects"],
             fields.get("cache"),
+            fields.get("coordinator"),
         )
 
 
 class Home:
     """A home directory; it is made when something is first put into it."""
 
-    def __init__(self, root: str | Path, logs: LogsLike = None, cache: str | None = None) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        logs: LogsLike = None,
+        cache: str | None = None,
+        coordinator: str | None = None,
+    ) -> None:
         self.root = Path(root).absolute()
         self.places = LogPlaces.of(logs, f"file:{self.root}/logs")
         self.cache = cache
+        self.coordinator = coordinator
 
     def as_recorded(self) -> Home:
         """This home with its logs where an earlier run put them, unless another place was asked for."""
         record = self.record()
         if record is None:
             return self
-        found = Home(self.root, cache=self.cache or record.cache)
+        coordinator = self.coordinator or record.coordinator
+        found = Home(self.root, cache=self.cache or record.cache, coordinator=coordinator)
         found.places = self.places.as_recorded({s.name: s.log for s in record.segments if s.log})
         return found
 
@@ -200,6 +214,11 @@ class Home:
     def dead(self, segment: str, log: str) -> str:
         """The URL of the log that keeps what was set aside for a segment."""
         return f"file:{self.root}/dead/{segment}.{log}"
+
+    @property
+    def instruction(self) -> str:
+        """The file that says how followed subjects are read."""
+        return str(self.root / "following.json")
 
     @property
     def draining(self) -> str:

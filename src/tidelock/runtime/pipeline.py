@@ -13,13 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from tidelock.alignment.combining import combiner_cursor
 from tidelock.errors import PipelineError
-from tidelock.log import EpochLog, Retention
+from tidelock.log import Retention
 from tidelock.log.log import check_name
 from tidelock.recovery import Bound, Policy
 from tidelock.runtime.home import Home
 from tidelock.runtime.log_places import LogsLike
-from tidelock.spark.frames import DataFrame, SparkSession
+from tidelock.runtime.subscriptions import Publication, Subscription
+from tidelock.spark.frames import SparkSession
 from tidelock.spark.reading import read_log
 from tidelock.spark.sinks import ConsoleSink, Deliver, FileSink, FunctionSink, discard
 from tidelock.topology import Kind, Mode, Node, Topology, connect
@@ -44,6 +46,7 @@ class Care:
     bound: Bound
     hang_after: float
     snapshot_every: int
+    alignment_patience: float
 
 
 class Pipeline:
@@ -61,6 +64,7 @@ class Pipeline:
         max_pending_bytes: the same in bytes.
         snapshot_every: after how many epochs state that is in a cache is copied to the home. The fewer, the less
             is computed again when the cache is lost, and the more is copied.
+        alignment_patience: for how many seconds a job that is aligned with subjects waits for one that is silent.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Pipeline:
         max_pending_epochs: int = 100,
         max_pending_bytes: int = 1 << 30,
         snapshot_every: int = 20,
+        alignment_patience: float = 10.0,
     ) -> None:
         if on_poison not in ("stop", "dead-letter"):
             raise PipelineError(f"on_poison is {on_poison!r}: it must be 'stop' or 'dead-letter'")
@@ -96,15 +101,19 @@ class Pipeline:
             Bound(max_pending_epochs, max_pending_bytes),
             hang_after,
             snapshot_every,
+            alignment_patience,
         )
         self._nodes: list[Node] = []
         self._feedback: dict[str, str] = {}
-        self._published: dict[str, tuple[str, Retention]] = {}
+        self.published: dict[str, Publication] = {}
+        """The nodes that have public names."""
         self._kept = Retention()
         self.functions: dict[str, Callable[..., Any]] = {}
         self.sinks: dict[str, SinkMaker] = {}
-        self.followed: dict[str, Callable[[str | None], Callable[[SparkSession], DataFrame]]] = {}
-        """By the names of sources that follow a subject, their functions for a given name of the reader."""
+        self.followed: dict[str, Subscription] = {}
+        """The sources that follow subjects, by their names."""
+        self.coordinator: str | None = None
+        """Where the shared tree is in which subjects are looked up, once somebody has said it."""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r})"
@@ -214,27 +223,45 @@ class Pipeline:
             raise PipelineError(f"the feedback of {operator} is declared twice")
         self._feedback[operator] = schema
 
-    def publish(self, node: str, *, subject: str, keep_epochs: int = _KEPT_EPOCHS) -> None:
+    def publish(
+        self, node: str, *, subject: str, keep_epochs: int = _KEPT_EPOCHS, shared: str | None = None
+    ) -> None:
         """Give the log of ``node`` a public name, under which other jobs can follow it.
 
-        Its last ``keep_epochs`` epochs stay, although nobody may have read them yet.
+        Args:
+            node: a source or an operator.
+            subject: the name.
+            keep_epochs: how many of its last epochs stay, although nobody may have read them yet.
+            shared: the URL of the subject's own log, when several jobs produce it: all of them give the same. An
+                epoch of the subject is there when every producer's part of it is.
         """
-        if node in self._published:
+        if node in self.published:
             raise PipelineError(f"{node} is published twice")
-        self._published[node] = check_name(subject, "subject"), Retention(epochs=keep_epochs)
+        if subject in {known.subject for known in self.published.values()}:
+            raise PipelineError(f"the subject {subject} is published twice by this pipeline")
+        keep = Retention(epochs=keep_epochs)
+        self.published[node] = Publication(check_name(subject, "subject"), keep, shared)
 
-    def subscribe(self, subject: str, *, home: str, name: str | None = None) -> None:
+    def subscribe(
+        self, subject: str, *, home: str | None = None, name: str | None = None, aligned: bool = False
+    ) -> None:
         """Follow a subject of another job as a source, from its oldest kept epoch.
 
         Args:
             subject: the public name.
-            home: the home of the job that publishes it.
+            home: the home of the job that publishes it; if nothing is said, the subject is looked up in the shared
+                tree, where every job that publishes makes itself known.
             name: the source's name for the parameters of operators; the last part of the subject if nothing is
-            said.
+                said.
+            aligned: take the subject epoch by epoch, as soon as each is there, instead of at the interval of this
+                pipeline. `tidelock align` changes that while the job runs.
         """
         name = name or subject.rpartition(".")[2]
-        self.followed[name] = partial(_follow, subject, home)
-        self.functions[name] = self.followed[name](check_name(f"{self.name}.{name}", "consumer"))
+        if subject in {known.subject for known in self.followed.values()}:
+            raise PipelineError(f"{subject} is followed twice: subscribe once and use the source twice")
+        consumer = check_name(f"{self.name}.{name}", "consumer")
+        subscription = self.followed[name] = Subscription(subject, home, consumer, aligned)
+        self.functions[name] = lambda spark: read_log(spark, subscription.log(self.coordinator))
         self._nodes.append(Node(name, Kind.SOURCE))
 
     def _declare(self, function: Function, node: Node) -> Function:
@@ -251,7 +278,7 @@ class Pipeline:
         copy = Pipeline(self.name, epoch=self.epoch)
         copy._nodes = [replace(node, anchor=None, epochs_per_batch=1) for node in self._nodes]
         copy._feedback = self._feedback
-        copy.functions = {**self.functions, **{name: read(None) for name, read in self.followed.items()}}
+        copy.functions = self.functions
         copy.sinks = dict.fromkeys(self.sinks, lambda spark, home: discard)
         copy._kept = Retention(epochs=_ALL_EPOCHS)
         return copy
@@ -264,7 +291,7 @@ class Pipeline:
         Raises:
             PipelineError: it cannot be; the message says why and what to do.
         """
-        subjects = {node: subject for node, (subject, _) in self._published.items()}
+        subjects = {node: known.subject for node, known in self.published.items()}
         unknown = sorted(subjects.keys() - {node.name for node in self._nodes})
         if unknown:
             raise PipelineError(
@@ -275,7 +302,13 @@ class Pipeline:
 
     def retention(self, node: str) -> Retention:
         """What the log of ``node`` keeps although all have read it."""
-        return self._published[node][1] if node in self._published else self._kept
+        known = self.published.get(node)
+        if known is None:
+            return self._kept
+        if known.shared is None:
+            return known.retention
+        # The subject's own log keeps what followers may want; this one keeps what that one names.
+        return Retention(wait_for=frozenset({combiner_cursor(known.subject)}))
 
     # -- running
 
@@ -286,6 +319,7 @@ class Pipeline:
         *,
         log: LogsLike = None,
         cache: str | None = None,
+        coordinator: str | None = None,
         plan: PlanLike = None,
         backup: str | None = None,
         last_epoch: int | None = None,
@@ -298,6 +332,8 @@ class Pipeline:
             log: the URL below which its logs are kept, or such a URL for single sources and operators, with `*`
                 for the others; the directory ``logs`` of the home if nothing is said.
             cache: the URL under which operators made with `tidelock.keyed` keep their state. A home remembers it.
+            coordinator: the URL of the shared tree through which jobs find each other's subjects:
+                `embedded:/path/tree.db` or `zookeeper://host:2181/path`. A home remembers it.
             plan: `one` (only the cuts that Spark forces), `each` (a segment for every operator), a plan's document
                 or the path of one. A home that has run keeps its plan.
             backup: the URL to which checkpoints and logs are copied while it runs.
@@ -309,7 +345,7 @@ class Pipeline:
         """
         from tidelock.runtime.run import Run
 
-        place = Home(home, log, cache)
+        place = Home(home, log, cache, coordinator)
         return Run(self, spark, place, plan=plan, backup=backup, last_epoch=last_epoch)
 
     def run(self, spark: SparkSession, home: str | Path, **more: Any) -> dict[str, Any]:
@@ -329,18 +365,3 @@ class Pipeline:
 
 def _with_subject(node: Node, subject: str | None) -> Node:
     return replace(node, subject=subject)
-
-
-def _follow(subject: str, home: str, consumer: str | None) -> Callable[[SparkSession], DataFrame]:
-    def follow(spark: SparkSession) -> DataFrame:
-        return read_log(spark, _subject_log(subject, home), consumer=consumer)
-
-    return follow
-
-
-def _subject_log(subject: str, home: str) -> str:
-    record = Home(home).known()
-    if subject not in record.subjects:
-        known = ", ".join(record.subjects) or "nothing"
-        raise PipelineError(f"job {record.pipeline} in {home} does not publish {subject}: it publishes {known}")
-    return EpochLog.open(record.subjects[subject]).url

@@ -21,7 +21,8 @@ from tidelock.runtime.identities import known_identities, remember_identities
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.spark.describing import Described, describe_nodes
 from tidelock.spark.frames import SparkSession
-from tidelock.spark.segments import Segments, cached_operator
+from tidelock.spark.segments import Followed, Segments, cached_operator
+from tidelock.spark.sink import make_log
 from tidelock.topology import Cutting, Plan, Topology, cut
 
 PlanLike = Plan | Mapping[str, Any] | str | Path | None
@@ -80,13 +81,36 @@ def settle(
         places=home,
         epoch=prepared.pipeline.epoch,
         turns=threading.Semaphore(max(1, (os.cpu_count() or 1))),
+        followed=followed_logs(prepared.pipeline, home),
         caches=Caches(home, cached, every, events or Events(home)),
         kept_batches=batches_needed(every),
     )
     logs = segments.make_logs(prepared.pipeline.retention, known_identities(home))
+    for node, known in prepared.pipeline.published.items():
+        if known.shared is not None:
+            described = prepared.described[node]
+            make_log(
+                known.shared,
+                described.schema,
+                event_time=described.event_time,
+                name=known.subject,
+                retention=known.retention,
+            )
     home.remember(record)
     remember_identities(home, logs)
     return segments
+
+
+def followed_logs(pipeline: Pipeline, home: Home) -> dict[str, Followed]:
+    """The sources that follow subjects, with the logs that they read.
+
+    Raises:
+        PipelineError: nobody publishes one of the subjects.
+    """
+    return {
+        name: Followed(one.subject, one.log(home.coordinator), one.consumer)
+        for name, one in pipeline.followed.items()
+    }
 
 
 def stored_plan(home: Home, topology: Topology) -> Mapping[str, Any] | None:
@@ -138,7 +162,8 @@ def _record(prepared: Prepared, home: Home) -> Record:
         )
         for s in cutting.segments
     )
-    subjects = {node.subject: home.log(node.name) for node in cutting.topology.nodes if node.subject}
+    published = prepared.pipeline.published
+    subjects = {known.subject: known.shared or home.log(node) for node, known in published.items()}
     return Record(
         cutting.topology.name,
         cutting.topology.signature(),
@@ -146,6 +171,7 @@ def _record(prepared: Prepared, home: Home) -> Record:
         segments,
         subjects,
         home.cache,
+        home.coordinator,
     )
 
 

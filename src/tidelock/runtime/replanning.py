@@ -31,7 +31,7 @@ from tidelock.runtime.caches import Caches
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.pipeline import Pipeline
-from tidelock.runtime.preparing import PlanLike, Prepared, prepare, stored_plan
+from tidelock.runtime.preparing import PlanLike, Prepared, followed_logs, prepare, stored_plan
 from tidelock.runtime.replanning_checkpoints import (
     begin_after,
     has_half_done,
@@ -115,6 +115,7 @@ class _Replanning:
             places=home,
             epoch=prepared.pipeline.epoch,
             turns=threading.Semaphore(1),
+            followed=followed_logs(prepared.pipeline, home),
             caches=Caches(home, {}, 1, Events(home)),
             kept_batches=batches_needed(1),
         )

@@ -21,6 +21,7 @@ from tidelock.runtime.preparing import PlanLike, prepare, settle, stored_plan
 from tidelock.runtime.replanning_finish import finish
 from tidelock.runtime.status import running_status
 from tidelock.runtime.supervisor import Supervisor
+from tidelock.runtime.talking import Talking
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.session import with_retries
 
@@ -46,6 +47,7 @@ class Run:
         if last_epoch is not None and last_epoch < 0:
             raise PipelineError(f"the last epoch is {last_epoch}: it must be at least 0")
         self.home = home = home.as_recorded()
+        pipeline.coordinator = home.coordinator
         self._held = ExitStack()
         self._held.enter_context(home.held())
         home.drop_document("status")
@@ -60,7 +62,10 @@ class Run:
             self.prepared = prepare(pipeline, spark, chosen)
             segments = settle(self.prepared, home, spark, asked=plan is not None, events=self._events)
             last = None if last_epoch is None else Epoch(last_epoch)
-            self._supervisor = Supervisor(segments, home, pipeline.care, self._events, last_epoch=last)
+            self._talking = Talking.of(pipeline, segments, home, self._events, last)
+            self._supervisor = Supervisor(
+                segments, home, pipeline.care, self._events, last_epoch=last, stopping=self._talking.closing
+            )
         except BaseException:
             self._held.close()
             raise
@@ -125,12 +130,14 @@ class Run:
 
     def _run(self) -> None:
         copying = self._start_backup()
+        self._talking.start()
         try:
             self._supervisor.run(self._look)
         except BaseException as failure:
             self._failure = failure
         finally:
             self._ended.set()
+            self._talking.end()
             if copying is not None:
                 copying.join()
             self._finish()

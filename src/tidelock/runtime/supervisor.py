@@ -116,8 +116,10 @@ class Supervisor:
         events: Events,
         *,
         last_epoch: Epoch | None = None,
+        stopping: Callable[[], None] = lambda: None,
     ) -> None:
         self._segments = segments
+        self._stopping = stopping
         self._home = home
         self._care = care
         self._events = events
@@ -193,6 +195,8 @@ class Supervisor:
 
     def _handle(self, fact: Fact) -> None:
         self._events.of_fact(fact, self.machine)
+        if isinstance(fact, StopAsked):
+            self._stopping()
         if self._is_last_input(fact):
             self._home.drain(True)
         for action in self.machine.handle(fact, time.monotonic()):

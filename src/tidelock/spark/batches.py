@@ -56,7 +56,7 @@ class OpenGate:
 class Batches:
     """The batches of one query; ``where`` begins the messages about them."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str, where: str) -> None:
+    def __init__(self, spark: SparkSession | None, checkpoint: str, where: str) -> None:
         self.checkpoint = Checkpoint(spark, checkpoint)
         self._where = where
 

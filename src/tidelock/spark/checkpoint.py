@@ -100,6 +100,11 @@ class Checkpoint:
         kept = self._numbers("offsets") & self._numbers("commits")
         return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
 
+    def committed_batches(self, after: int) -> list[int]:
+        """The committed batches behind ``after`` of which Spark still knows where they begin and end."""
+        known = self._numbers("offsets")
+        return sorted(n for n in self._numbers("commits") & known if n > after and (n == 0 or n - 1 in known))
+
     def is_committed(self, batch: int) -> bool:
         """Whether Spark has finished the batch for good."""
         return batch in self._numbers("commits")
@@ -177,7 +182,12 @@ def _epochs(log: Mapping[str, Any]) -> EpochRange:
 
 
 def _input_range(log: Mapping[str, Any]) -> InputRange | None:
-    """The epochs of the log itself; None for the first batch of a log that is read with a lag."""
+    """The epochs of the log itself; None if the batch takes none, as the first one of a log with a lag does."""
+    if "at" in log:  # one of several subjects, each with epochs of its own
+        first, last = log["from"][log["tidelock"]], log["at"][log["tidelock"]]
+        if last == first:
+            return None
+        return InputRange(log["tidelock"], log["name"], EpochRange.after(Epoch(first), Epoch(last)))
     lag = log.get("lag", 0)
     last = log["epoch"] - lag
     if last < 0:

@@ -19,6 +19,9 @@ _KNOWN = {
     "epochsPerBatch",
     "takeRest",
     "replay",
+    "instruction",
+    "group",
+    "mixed",
     "epochColumn",
     "watermarkColumn",
     "partitions",
@@ -38,9 +41,10 @@ class ReadOptions:
     """What a reader was asked to do.
 
     While the file ``take_rest`` is there, a batch also takes what is left when that is less than
-    ``epochs_per_batch``: no more is going to come. ``replay`` is the path of the document that says which
-    batches the query does again; a reader that has such a path belongs to a pipeline, which goes back together
-    with its logs.
+    ``epochs_per_batch``: no more is going to come. ``replay`` is the path of the document that says which batches
+    the query does again; a reader that has such a path belongs to a pipeline, which goes back together with its
+    logs. A job that follows subjects has ``instruction``, the path of the file that says how; ``group`` is what
+    the sources of its query have in common, and ``mixed`` says that there are other sources besides.
     """
 
     log: str
@@ -50,6 +54,9 @@ class ReadOptions:
     epochs_per_batch: int
     take_rest: str | None
     replay: str | None
+    instruction: str | None
+    group: str
+    mixed: bool
     epoch_column: str | None
     watermark_column: str | None
     partitions: int
@@ -77,6 +84,9 @@ class ReadOptions:
             epochs_per_batch=_epochs(given.get("epochsPerBatch", "1")),
             take_rest=given.get("takeRest"),
             replay=given.get("replay"),
+            instruction=given.get("instruction"),
+            group=given.get("group", consumer or ""),
+            mixed=given.get("mixed") == "true",
             epoch_column=given.get("epochColumn"),
             watermark_column=given.get("watermarkColumn"),
             partitions=_positive("partitions", given.get("partitions", str(cores))),

@@ -6,7 +6,7 @@ restoring a watermark and moving several logs together is done here, where the D
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -100,6 +100,36 @@ def read_members(
         "replay": replay,
     }
     return [_stream(spark, m.log, options, None, event_time=not m.lag) for m in members]
+
+
+def follow_logs(
+    spark: SparkSession,
+    logs: Mapping[str, str],
+    *,
+    group: str,
+    instruction: str,
+    mixed: bool,
+) -> list[DataFrame]:
+    """The logs of subjects that a job follows in one query, by their URLs, with the names of its cursors.
+
+    How batches go through them is said by the file ``instruction``, at any time; ``group`` names the query, and
+    ``mixed`` says that it has other sources too.
+    """
+    members = [Member(log) for log in logs]
+    return [
+        _stream(
+            spark,
+            log,
+            {
+                **_options(spark, members, consumer, "earliest", 1, None),
+                "instruction": instruction,
+                "group": group,
+                "mixed": str(mixed).lower(),
+            },
+            None,
+        )
+        for log, consumer in logs.items()
+    ]
 
 
 def _options(

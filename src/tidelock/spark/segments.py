@@ -29,7 +29,7 @@ from tidelock.spark.describing import Described, Functions, build
 from tidelock.spark.keyed import StatePlace, building
 from tidelock.spark.options import Member
 from tidelock.spark.queries import came_too_late, start_query, wait_until_ready
-from tidelock.spark.reading import read_members
+from tidelock.spark.reading import follow_logs, read_members
 from tidelock.spark.replay import read_replay
 from tidelock.spark.sink import LogSink, make_log
 from tidelock.spark.sinks import Deliver, DeliverySink
@@ -55,6 +55,19 @@ class Places(Protocol):
 
     def replay(self, segment: str) -> str:
         """The document that says which batches a segment does again."""
+
+    @property
+    def instruction(self) -> str:
+        """The file that says how followed subjects are read."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A source that follows a subject: the URL of the log, and the name of the cursor on it."""
+
+    subject: str
+    log: str
+    consumer: str
 
 
 class OpenState(Protocol):
@@ -93,6 +106,8 @@ class Segments:
     turns: threading.Semaphore
     """How many may start at the same time. Every log that is read costs a new Python process, and Spark gives up
     on one that is not there within ten seconds, so starting all at once would start none."""
+    followed: Mapping[str, Followed]
+    """The sources that follow subjects, by their names."""
     caches: Caches
     kept_batches: int
     """How many batches Spark remembers of a segment with cached state, which may have to go back to a snapshot."""
@@ -118,7 +133,7 @@ class Segments:
         snapshots = {
             snapshot_cursor(segment.name) for segment in segments if cached_operator(segment, self.described)
         }
-        retention = replace(retention, wait_for=frozenset(readers | snapshots))
+        retention = replace(retention, wait_for=retention.wait_for | readers | snapshots)
         described = self.described[node]
         return make_log(
             self.places.log(node),
@@ -171,8 +186,13 @@ class Segments:
             mode=segment.mode,
             keep_batches=None if state is None else self.kept_batches,
             name=f"{self.cutting.topology.name}.{segment.name}",
-            trigger=trigger or {"processingTime": self.epoch if segment.is_head else "0 seconds"},
+            trigger=trigger or {"processingTime": self._interval(segment)},
         )
+
+    def _interval(self, segment: Segment) -> str:
+        """How often Spark looks for news; a source that follows a subject knows itself when a batch is due."""
+        own = segment.is_head and not any(name in self.followed for name in segment.sources)
+        return self.epoch if own else "0 seconds"
 
     def _sink(self, segment: Segment, gate: Gate) -> Callable[[DataFrame, int], None]:
         checkpoint = self.places.checkpoint(segment.name)
@@ -185,9 +205,9 @@ class Segments:
 
     def stream(self, segment: Segment, state: StatePlace | None = None) -> DataFrame:
         """What the query of ``segment`` computes; ``state`` is where its cached state is, if it has any."""
-        streams = self._inputs(segment)
+        streams = {**self._inputs(segment), **self._follow(segment)}
         for name in segment.operators:
-            if name != segment.sink:
+            if name != segment.sink and name not in self.followed:
                 with building(state):
                     streams[name] = self._apply(segment, name, streams)
         return streams[segment.operators[-1] if segment.sink is None else self._fed_by(segment.sink)]
@@ -206,10 +226,26 @@ class Segments:
         )
         return {i.log: stream for i, stream in zip(segment.inputs, read, strict=True)}
 
+    def _follow(self, segment: Segment) -> dict[str, DataFrame]:
+        names = [name for name in segment.sources if name in self.followed]
+        if not names:
+            return {}
+        streams = follow_logs(
+            self.spark,
+            {self.followed[name].log: self.followed[name].consumer for name in names},
+            group=f"{self.cutting.topology.name}.{segment.name}",
+            instruction=self.places.instruction,
+            mixed=len(names) < len(segment.sources) or self._needs_ticks,
+        )
+        return {name: self._completed(segment, name, one) for name, one in zip(names, streams, strict=True)}
+
     def _apply(self, segment: Segment, name: str, streams: Mapping[str, DataFrame]) -> DataFrame:
         node = self.cutting.topology.node(name)
         inputs = {given: streams[given] for given in node.inputs}
-        stream = build(self.spark, node, self.functions[name], inputs)
+        return self._completed(segment, name, build(self.spark, node, self.functions[name], inputs))
+
+    def _completed(self, segment: Segment, name: str, stream: DataFrame) -> DataFrame:
+        """What a source or operator gives, with what a plan adds to it."""
         if name in segment.sources and self._needs_ticks:
             stream = stream.union(_ticks(self.spark, stream.schema))
         return unmoved(stream) if self.described[name].traits.watermark else stream

@@ -168,7 +168,7 @@ def _part_writer(
             name = f"{prefix}{uuid.uuid4().hex}.arrow"
             content = _until_full(first, fitting)
             part = store.write_part(name, partial(write_batches, name=name, schema=schema, batches=content))
-            yield pa.RecordBatch.from_pylist([vars(part)])
+            yield pa.RecordBatch.from_pylist([part.to_fields()])
 
     return write
 

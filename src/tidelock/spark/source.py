@@ -65,7 +65,12 @@ class TidelockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream over the log that reads the columns of ``schema``."""
-        return LogStream(self._options(), schema)
+        options = self._options()
+        if options.instruction is None:
+            return LogStream(options, schema)
+        from tidelock.spark.following import FollowStream
+
+        return FollowStream(options, schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch over everything that the log holds now."""
@@ -145,7 +150,7 @@ class _Columns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-class _LogReading:
+class LogReading:
     """What the stream and the batch reader share: from manifests to rows."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -193,7 +198,7 @@ def _spread(pieces: Sequence[Piece], partitions: int) -> list[list[Piece]]:
     return list(groups.values())
 
 
-class LogBatch(_LogReading, DataSourceReader):
+class LogBatch(LogReading, DataSourceReader):
     """Everything that the log holds at the moment of planning, as a batch."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -207,7 +212,7 @@ class LogBatch(_LogReading, DataSourceReader):
         return self._rows(partition)
 
 
-class LogStream(_LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStream(LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """An epoch log as a stream."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

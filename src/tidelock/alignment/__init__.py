@@ -1,0 +1,1 @@
+"""Jobs that share epochs: subjects, the alignment protocol (pure), and subjects of several producers."""

@@ -1,0 +1,293 @@
+"""The directory: what jobs tell each other about themselves and their subjects, in the shared tree.
+
+    /subjects/<name>                  where its log is, its schema, whether several jobs may produce it
+    /subjects/<name>/producers/<job>  the log in which a job keeps its part of the subject
+    /subjects/<name>/combiner         the lease of the job that puts the parts together
+    /jobs/<job>                       its home, what it follows and what it publishes
+    /jobs/<job>/alive                 there while it runs (ephemeral)
+    /jobs/<job>/command               the newest command of a coordinator
+    /jobs/<job>/source                what the job says of its own alignment
+    /jobs/<job>/epochs                which of its epochs took which epochs of its subjects
+
+Every node has one writer, but for the command, which is changed only by who has read the newest one. Nothing here
+is needed to go on with data: a job that cannot reach the tree runs as it ran, and hears commands later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.alignment.landscape import JobRecord, drawn, find_cycle
+from tidelock.alignment.machine import Command, Source, from_fields, to_fields
+from tidelock.coordination import BadVersion, NodeExists, NoNode, Tree
+from tidelock.errors import PipelineError
+from tidelock.redis.location import masked
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A public epoch log."""
+
+    name: str
+    endpoint: str
+    """The URL of the log that followers read."""
+    schema: Mapping[str, Any]
+    shared: bool
+    """Whether several jobs produce it, each into a log of its own."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that publishes or follows subjects."""
+
+    name: str
+    home: str
+    identity: str
+    follows: Mapping[str, str]
+    """The subjects that it follows, each with the name of its cursor."""
+    publishes: tuple[str, ...]
+    segments: tuple[str, ...] = ()
+    """The segments that read the subjects."""
+
+    def to_fields(self) -> dict[str, Any]:
+        """The job as its node has it."""
+        return {
+            "home": self.home,
+            "identity": self.identity,
+            "follows": dict(self.follows),
+            "publishes": list(self.publishes),
+            "segments": list(self.segments),
+        }
+
+    def check_can_align(self) -> None:
+        """See that what it follows is read in one place.
+
+        Raises:
+            PipelineError: it is not.
+        """
+        if len(self.segments) > 1:
+            raise PipelineError(
+                f"job {self.name} reads the subjects that it follows in several segments "
+                f"({', '.join(self.segments)}), and only one query can take an agreed set of epochs: unite or "
+                "join the subjects in the first operators, before state or an anchor, and run it in a new home"
+            )
+
+    @property
+    def record(self) -> JobRecord:
+        """The job in the graph of all jobs."""
+        return JobRecord(self.name, tuple(self.follows), self.publishes)
+
+
+class Directory:
+    """The directory in a shared tree. As safe for threads as the tree is."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    # -- subjects
+
+    def subjects(self) -> list[Subject]:
+        """All subjects, by name."""
+        return [self.subject(name) for name in self._children("/subjects")]
+
+    def subject(self, name: str) -> Subject:
+        """The subject of that name.
+
+        Raises:
+            PipelineError: nobody has published it.
+        """
+        fields = self._read(f"/subjects/{name}")
+        if fields is None:
+            known = ", ".join(self._children("/subjects")) or "nothing"
+            raise PipelineError(
+                f"there is no subject {name}: start the job that publishes it first, with the same --coordinator. "
+                f"Published so far: {known}"
+            )
+        return Subject(name, fields["endpoint"], fields["schema"], fields["shared"])
+
+    def publish(self, subject: Subject, job: str, log: str) -> None:
+        """Make ``subject`` known, as produced by ``job`` into ``log``. Idempotent.
+
+        Raises:
+            PipelineError: another job publishes a subject of that name, and they do not share it.
+        """
+        path = f"/subjects/{subject.name}"
+        fields = {"endpoint": subject.endpoint, "schema": subject.schema, "shared": subject.shared}
+        known = self._read(path)
+        others = [name for name in self.producers(subject.name) if name != job]
+        if (
+            known is not None
+            and others
+            and (known["shared"], known["endpoint"]) != (subject.shared, subject.endpoint)
+        ):
+            raise PipelineError(
+                f"subject {subject.name} is published by {', '.join(others)} already, into "
+                f"{masked(known['endpoint'])}: choose another name, or give publish(..., shared=URL) with one "
+                "and the same URL in all jobs that produce it"
+            )
+        if others and not subject.shared:
+            raise PipelineError(
+                f"subject {subject.name} is published by {', '.join(others)} already: choose another name, or "
+                "share it with publish(..., shared=URL) in all jobs that produce it"
+            )
+        self._write(path, fields)
+        self._write(f"{path}/producers/{job}", {"log": log})
+
+    def producers(self, subject: str) -> dict[str, str]:
+        """The jobs that produce a subject, each with the URL of its log."""
+        found = {}
+        for job in self._children(f"/subjects/{subject}/producers"):
+            fields = self._read(f"/subjects/{subject}/producers/{job}")
+            if fields is not None:
+                found[job] = str(fields["log"])
+        return found
+
+    def withdraw(self, subject: str, job: str) -> None:
+        """Let ``job`` be no longer a producer of ``subject``; the last one takes the subject with it."""
+        self._delete(f"/subjects/{subject}/producers/{job}")
+        if not self.producers(subject):
+            self._delete(f"/subjects/{subject}")
+
+    # -- jobs
+
+    def jobs(self) -> dict[str, Job]:
+        """All jobs, by name."""
+        found = {}
+        for name in self._children("/jobs"):
+            fields = self._read(f"/jobs/{name}")
+            if fields:
+                found[name] = _job(name, fields)
+        return found
+
+    def job(self, name: str) -> Job:
+        """The job of that name.
+
+        Raises:
+            PipelineError: there is none.
+        """
+        fields = self._read(f"/jobs/{name}")
+        if not fields:
+            known = ", ".join(self.jobs()) or "none"
+            raise PipelineError(
+                f"there is no job {name} that follows or publishes subjects: run it with the same --coordinator. "
+                f"Known jobs: {known}"
+            )
+        return _job(name, fields)
+
+    def register(self, job: Job) -> None:
+        """Make ``job`` known. Idempotent.
+
+        Raises:
+            PipelineError: another job of that name runs, or the jobs would follow each other in a cycle.
+        """
+        known = self.jobs().get(job.name)
+        if known is not None and known.identity != job.identity and self.is_alive(job.name):
+            raise PipelineError(
+                f"a job {job.name} runs already, in {known.home}: give this pipeline another name, or "
+                "stop that one"
+            )
+        self._write(f"/jobs/{job.name}", job.to_fields())
+        # Registered first and checked afterwards: of several that close a cycle together the last one sees it.
+        cycle = find_cycle({name: one.record for name, one in self.jobs().items()}, job.name)
+        if cycle:
+            self._restore(job.name, known)
+            raise PipelineError(
+                f"job {job.name} would follow itself: {drawn(cycle)}. Jobs that share epochs may not form a "
+                "cycle, because each would wait for an epoch of the other; put the loop into one job, with "
+                "Pipeline.feedback"
+            )
+
+    def _restore(self, name: str, known: Job | None) -> None:
+        if known is None:
+            self._delete(f"/jobs/{name}")
+        else:
+            self._write(f"/jobs/{name}", known.to_fields())
+
+    def show_alive(self, job: str) -> None:
+        """Say that ``job`` runs, for as long as this client of the tree lives."""
+        try:
+            self._tree.create(f"/jobs/{job}/alive", ephemeral=True, make_parents=True)
+        except NodeExists:
+            if not self._tree.get(f"/jobs/{job}/alive").ephemeral:
+                raise
+
+    def is_alive(self, job: str) -> bool:
+        """Whether a process runs ``job`` now."""
+        return self._tree.find(f"/jobs/{job}/alive") is not None
+
+    # -- alignment
+
+    def command(self, job: str) -> tuple[Command | None, int]:
+        """The newest command for ``job`` and its version in the tree (-1 if there is none)."""
+        node = self._tree.find(f"/jobs/{job}/command")
+        return (None, -1) if node is None else (from_fields(json.loads(node.data)), node.version)
+
+    def give(self, job: str, command: Command, version: int) -> bool:
+        """Give a command, if the newest one is still that of ``version``; False if somebody else was faster."""
+        path, data = f"/jobs/{job}/command", json.dumps(to_fields(command)).encode()
+        try:
+            if version < 0:
+                self._tree.create(path, data, make_parents=True)
+            else:
+                self._tree.set(path, data, version=version)
+        except (NodeExists, BadVersion):
+            return False
+        return True
+
+    def report(self, job: str, source: Source) -> None:
+        """Say how the alignment of ``job`` is."""
+        self._write(f"/jobs/{job}/source", source.to_document())
+
+    def reported(self, job: str, subjects: Sequence[str]) -> Source:
+        """What ``job`` has said of its alignment last; unaligned if it has said nothing yet."""
+        fields = self._read(f"/jobs/{job}/source")
+        return Source.of(subjects) if fields is None else Source.from_document(fields, subjects)
+
+    def keep_epochs(self, job: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Say which epochs of ``job`` took which epochs of its subjects: all that is to be remembered."""
+        self._write(f"/jobs/{job}/epochs", {"rows": list(rows)})
+
+    def epochs(self, job: str) -> list[dict[str, Any]]:
+        """What `keep_epochs` has kept."""
+        fields = self._read(f"/jobs/{job}/epochs")
+        return [] if fields is None else list(fields["rows"])
+
+    # -- nodes
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return self._tree.children(path)
+        except NoNode:
+            return []
+
+    def _read(self, path: str) -> dict[str, Any] | None:
+        node = self._tree.find(path)
+        return dict(json.loads(node.data)) if node is not None and node.data else None
+
+    def _write(self, path: str, fields: Mapping[str, Any]) -> None:
+        data = json.dumps(fields).encode()
+        try:
+            self._tree.create(path, data, make_parents=True)
+        except NodeExists:
+            if self._tree.get(path).data != data:
+                self._tree.set(path, data)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self._tree.delete(path, recursive=True)
+        except NoNode:
+            return
+
+
+def _job(name: str, fields: Mapping[str, Any]) -> Job:
+    return Job(
+        name,
+        fields["home"],
+        fields["identity"],
+        fields["follows"],
+        tuple(fields["publishes"]),
+        tuple(fields["segments"]),
+    )

@@ -1,0 +1,110 @@
+"""`tidelock subjects [show NAME]`: what jobs publish for others, and who reads it at which epoch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tidelock.cli.exits import GOOD
+from tidelock.cli.log_show import epochs_text, moment_text, plain_table
+from tidelock.cli.subject_facts import Facts, subject_facts, subjects_facts
+from tidelock.runtime.subscriptions import default_coordinator, directory
+
+
+def subjects(args: argparse.Namespace) -> int:
+    """Answer `tidelock subjects`."""
+    with directory(args.coordinator) as known:
+        facts = subjects_facts(known)
+    where = args.coordinator or default_coordinator()
+    if args.json:
+        print(json.dumps({"coordinator": where, "subjects": facts}))
+        return GOOD
+    console = Console(highlight=False)
+    console.print(_list(facts) if facts else f"nothing is published in {where}")
+    return GOOD
+
+
+def show(args: argparse.Namespace) -> int:
+    """Answer `tidelock subjects show`."""
+    with directory(args.coordinator) as known:
+        facts = subject_facts(known, args.subject, args.last)
+    if args.json:
+        print(json.dumps(facts))
+        return GOOD
+    console = Console(highlight=False)
+    for page in (_summary(facts), _producers(facts), _consumers(facts), _epochs(facts)):
+        if page is not None:
+            console.print(page, "")
+    return GOOD
+
+
+def _list(facts: list[Facts]) -> RenderableType:
+    table = plain_table("subject", "epochs", "produced by", "followed by")
+    for fact in facts:
+        held = "none yet" if fact["newest"] is None else f"{fact['oldest']} to {fact['newest']}"
+        who = (", ".join(fact["producers"]), ", ".join(fact["consumers"]) or "nobody")
+        table.add_row(Text(fact["subject"], style="bold"), held, *map(Text, who))
+    return table
+
+
+def _summary(facts: Facts) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_row("subject", Text(facts["subject"]))
+    grid.add_row("endpoint", Text(facts["endpoint"] + ("  (shared by its producers)" if facts["shared"] else "")))
+    grid.add_row("columns", Text(", ".join(f"{c['name']} {c['type']}" for c in facts["columns"])))
+    return grid
+
+
+def _producers(facts: Facts) -> RenderableType:
+    table = plain_table("producer", "runs", "newest own epoch")
+    for fact in facts["producers"]:
+        table.add_row(Text(fact["job"]), _yes(fact["alive"]), _number(fact["newest"]))
+    return table
+
+
+def _consumers(facts: Facts) -> RenderableType | None:
+    if not facts["consumers"]:
+        return None
+    table = plain_table("consumer", "runs", "state", "finished epoch", "behind")
+    for fact in facts["consumers"]:
+        cells = (_yes(fact["alive"]), fact["state"], _number(fact["epoch"]), str(fact["lag"]))
+        table.add_row(Text(fact["job"]), *cells)
+    return table
+
+
+def _epochs(facts: Facts) -> RenderableType | None:
+    if not facts["epochs"]:
+        return None
+    jobs = [fact["job"] for fact in facts["consumers"]]
+    table = plain_table(
+        "epoch", "state", "rows", "published (UTC)", "made from", *(f"epoch of {job}" for job in jobs)
+    )
+    for entry in facts["epochs"]:
+        taken = [_pair(entry["taken_by"].get(job)) for job in jobs]
+        table.add_row(
+            epochs_text(entry["epoch"]),
+            entry["state"],
+            "" if entry["rows"] is None else f"{entry['rows']:,}",
+            "" if entry["published_at"] is None else moment_text(entry["published_at"]),
+            Text(", ".join(f"{part['log']} {_pair(part['epochs']) or 'not yet'}" for part in entry["made_from"])),
+            *taken,
+        )
+    return table
+
+
+def _pair(epochs: Any) -> str:
+    return "" if epochs is None else epochs_text(epochs)
+
+
+def _yes(runs: bool) -> str:
+    return "yes" if runs else "no"
+
+
+def _number(epoch: int | None) -> str:
+    return "none yet" if epoch is None or epoch < 0 else str(epoch)

@@ -1,0 +1,284 @@
+"""The part of a running job that speaks with others: what it follows and publishes, and how it is aligned.
+
+A thread reads the newest command from the shared tree, feeds the alignment machine with it and with what the job
+has committed, and writes the instruction that the job's sources look at in every round. The machine's document is
+in the home before the instruction is changed, so a job that is killed goes on in the mode that it was in.
+
+The tree is only for talking. While it does not answer, the job runs as it ran; the thread tries again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.alignment.directory import Directory, Job, Subject
+from tidelock.alignment.machine import Commanded, Progressed, Source, State
+from tidelock.coordination import SessionExpired, Tree, open_tree
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import BackendUnavailable, LogCorrupt
+from tidelock.log import EpochLog
+from tidelock.log.following import Instruction
+from tidelock.runtime.events import Events
+from tidelock.runtime.home import Home
+from tidelock.runtime.pipeline import Pipeline
+from tidelock.runtime.subscriptions import default_coordinator
+from tidelock.spark.batches import Batches
+from tidelock.spark.checkpoint import Checkpoint
+from tidelock.spark.segments import Segments
+
+_LOOK_EVERY = 0.1
+_TELL_EVERY = 0.5
+_TRY_EVERY = 2.0
+_KEPT_ROWS = 100
+_AWAY = (BackendUnavailable, SessionExpired)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What a job has to do with other jobs."""
+
+    job: Job
+    publishes: Mapping[str, tuple[Subject, str]]
+    """By the names of subjects: the subject, and the log of this job for it."""
+    logs: Mapping[str, EpochLog]
+    """By the names of subjects that it follows, their logs."""
+    aligned: tuple[str, ...]
+    """Those that a new job is aligned with from the beginning."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, segments: Segments, home: Home) -> Neighbours | None:
+        """The neighbours of a job; None if it neither follows nor publishes anything.
+
+        Raises:
+            PipelineError: it is to be aligned, and reads what it follows in several segments.
+        """
+        if not pipeline.followed and not pipeline.published:
+            return None
+        reading = tuple(
+            s.name for s in segments.cutting.segments if any(name in segments.followed for name in s.sources)
+        )
+        job = Job(
+            pipeline.name,
+            str(home.root),
+            home.identity(),
+            {one.subject: one.consumer for one in pipeline.followed.values()},
+            tuple(known.subject for known in pipeline.published.values()),
+            reading,
+        )
+        aligned = tuple(one.subject for one in pipeline.followed.values() if one.aligned)
+        if aligned:
+            job.check_can_align()
+        return cls(
+            job,
+            {known.subject: _published(segments, node, known, home) for node, known in pipeline.published.items()},
+            {one.subject: EpochLog.open(one.log) for one in segments.followed.values()},
+            aligned,
+        )
+
+
+def _published(segments: Segments, node: str, known: Any, home: Home) -> tuple[Subject, str]:
+    own = EpochLog.open(home.log(node))
+    endpoint = EpochLog.open(known.shared).url if known.shared else own.url
+    return Subject(known.subject, endpoint, own.header.schema, known.shared is not None), own.url
+
+
+class Aligner:
+    """Speaks for one running job. Made before its segments start; `run` belongs into a thread of its own."""
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        home: Home,
+        events: Events,
+        *,
+        interval: float,
+        patience: float,
+        last_epoch: Epoch | None,
+    ) -> None:
+        self._its = neighbours
+        self._home = home
+        self._events = events
+        self._usual = Instruction(interval=interval, patience=patience, last=last_epoch)
+        self._url = home.coordinator or default_coordinator()
+        self._ended = threading.Event()
+        self._closing = False
+        self._tree: Tree | None = None
+        self._tried = self._told = 0.0
+        self._away = False
+        self._seen: dict[str, int] = {}
+        self._rows: list[dict[str, Any]] = []
+        self._reported: tuple[Any, ...] = ()
+        self.source = self._kept()
+        self._instruct()
+
+    # -- at the start
+
+    def register(self) -> None:
+        """Make the job and its subjects known, before it starts.
+
+        Raises:
+            PipelineError: another job has its name or one of its subjects, or jobs would follow each other in a
+                cycle.
+            BackendUnavailable: the tree does not answer.
+        """
+        known = self._open()
+        known.register(self._its.job)
+        for subject, log in self._its.publishes.values():
+            known.publish(subject, self._its.job.name, log)
+        known.show_alive(self._its.job.name)
+
+    # -- while it runs
+
+    def run(self) -> None:
+        """Speak and listen until `end` is called."""
+        try:
+            while not self._ended.wait(_LOOK_EVERY):
+                self._advance()
+                self._try_to_talk()
+            self._try_to_talk(last=True)
+        finally:
+            self._close()
+
+    def end(self) -> None:
+        """Let `run` return."""
+        self._ended.set()
+
+    def closing(self) -> None:
+        """Let nobody wait for a subject any more: the job is about to stop."""
+        self._closing = True
+        self._instruct()
+
+    # -- the machine
+
+    def _kept(self) -> Source:
+        subjects = list(self._its.logs)
+        kept = self._home.sealed_document("alignment", lambda fields: Source.from_document(fields, subjects))
+        return kept or Source.of(subjects, self._its.aligned)
+
+    def _advance(self) -> None:
+        """Tell the machine how far the job is."""
+        source = self.source
+        for subject, log in self._its.logs.items():
+            try:
+                position = log.cursor(self._its.job.follows[subject])
+                completed = [covers.last for covers in log.ranges()[-2:]]
+            except (BackendUnavailable, LogCorrupt):
+                continue  # whoever reads the log will say so
+            source = source.handle(Progressed(subject, BEFORE_FIRST if position is None else position, completed))
+        self._become(source)
+
+    def _become(self, source: Source) -> None:
+        before, self.source = self.source, source
+        if _mode(source) != _mode(before):
+            self._home.seal_document("alignment", source.to_document())
+            self._instruct()
+        if source.state is not before.state:
+            self._events.add("alignment", None, _told(source))
+
+    def _instruct(self) -> None:
+        aligned = {
+            self._its.logs[subject].header.id: start
+            for subject, start in self.source.aligned.items()
+            if subject in self._its.logs
+        }
+        usual = self._usual
+        self._home.root.mkdir(parents=True, exist_ok=True)
+        Instruction(aligned, usual.interval, usual.patience, self._closing, usual.last).write(
+            self._home.instruction
+        )
+
+    # -- the tree
+
+    def _try_to_talk(self, *, last: bool = False) -> None:
+        if self._tree is None and time.monotonic() - self._tried < _TRY_EVERY and not last:
+            return
+        self._tried = time.monotonic()
+        try:
+            self._talk(self._open(), last=last)
+            if self._away:
+                self._away = False
+                self._events.add("coordinator back", None, self._url)
+        except _AWAY as trouble:
+            self._close()
+            if not self._away:
+                self._away = True
+                self._events.add("coordinator away", None, f"{trouble}; the job goes on, and hears commands later")
+
+    def _talk(self, known: Directory, *, last: bool) -> None:
+        name = self._its.job.name
+        if self._its.logs:
+            command, _ = known.command(name)
+            if command is not None:
+                self._become(self.source.handle(Commanded(command)))
+        report = (_mode(self.source), self.source.number)
+        if report == self._reported and not last and time.monotonic() - self._told < _TELL_EVERY:
+            return
+        self._told, self._reported = time.monotonic(), report
+        if self._its.logs:
+            known.report(name, self.source)
+            if self._look_at_batches():
+                known.keep_epochs(name, self._rows)
+
+    def _open(self) -> Directory:
+        if self._tree is None:
+            self._tree = open_tree(self._url)
+            known = Directory(self._tree)
+            if self._reported:  # a new session, for a job that is known already
+                known.show_alive(self._its.job.name)
+            return known
+        return Directory(self._tree)
+
+    def _close(self) -> None:
+        tree, self._tree = self._tree, None
+        if tree is not None:
+            try:
+                tree.close()
+            except _AWAY:
+                return
+
+    # -- which epochs took which
+
+    def _look_at_batches(self) -> bool:
+        """Learn of new batches from the checkpoints; whether there were any."""
+        found = [row for segment in self._its.job.segments for row in self._new_rows(segment)]
+        if not found:
+            return False
+        heads = {subject: log.head() for subject, log in self._its.logs.items()}
+        rows = sorted([*self._rows, *found], key=lambda row: row["epoch"])
+        self._rows = [row for row in rows if _is_held(row, heads)][-_KEPT_ROWS:]
+        return True
+
+    def _new_rows(self, segment: str) -> list[dict[str, Any]]:
+        location = self._home.checkpoint(segment)
+        batches = Batches(None, location, segment)
+        names = {log.header.id: subject for subject, log in self._its.logs.items()}
+        rows = []
+        for number in Checkpoint(None, location).committed_batches(after=self._seen.get(segment, -1)):
+            self._seen[segment] = number
+            work = batches.work(number)
+            if work is not None:
+                taken = {names[i.log]: [i.covers.first, i.covers.last] for i in work.inputs if i.log in names}
+                rows.append({"epoch": [work.covers.first, work.covers.last], "taken": taken, "segment": segment})
+        return rows
+
+
+def _mode(source: Source) -> tuple[Any, ...]:
+    return source.number, tuple((name, c.state, c.start) for name, c in source.consumers.items())
+
+
+def _told(source: Source) -> str:
+    if source.state is State.UNALIGNED:
+        return "unaligned: it takes what is there, at its own interval"
+    concerned = ", ".join(name for name, c in source.consumers.items() if c.state is not State.UNALIGNED)
+    if source.state is State.ALIGNED:
+        return f"aligned with {concerned}"
+    return f"{source.state.value} with {concerned}"
+
+
+def _is_held(row: Mapping[str, Any], heads: Mapping[str, Epoch]) -> bool:
+    """Whether some log still holds what a row speaks of; a row that took nothing goes with its neighbours."""
+    return not row["taken"] or any(last > heads[subject] for subject, (_, last) in row["taken"].items())

@@ -1,0 +1,96 @@
+"""The part of a running job that helps to put together a subject which several jobs produce."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from tidelock.alignment.combining import Combiner
+from tidelock.alignment.directory import Directory, Subject
+from tidelock.coordination import Lease, SessionExpired, Tree, open_tree
+from tidelock.errors import BackendUnavailable, Fenced, LogNotFound
+from tidelock.log import EpochLog
+from tidelock.runtime.events import Events
+
+_LOOK_EVERY = 0.03
+_ASK_EVERY = 1.0
+
+
+class SharedSubject:
+    """Combines the epochs of one subject while no other job does. `run` belongs into a thread of its own."""
+
+    def __init__(self, subject: Subject, job: str, coordinator: str, patience: float, events: Events) -> None:
+        self._subject = subject
+        self._job = job
+        self._coordinator = coordinator
+        self._patience = patience
+        self._events = events
+        self._ended = threading.Event()
+        self._tree: Tree | None = None
+        self._lease: Lease | None = None
+        self._combiner: Combiner | None = None
+        self._producers: dict[str, EpochLog] = {}
+        self._asked = 0.0
+
+    def run(self) -> None:
+        """Combine whenever it is this job's turn, until `end` is called."""
+        try:
+            while not self._ended.wait(_LOOK_EVERY):
+                self._look()
+        finally:
+            self._let_go()
+
+    def end(self) -> None:
+        """Let `run` return; another producer goes on."""
+        self._ended.set()
+
+    def _look(self) -> None:
+        if time.monotonic() - self._asked >= _ASK_EVERY:
+            self._asked = time.monotonic()
+            self._ask()
+        if self._combiner is None:
+            return
+        try:
+            while self._combiner.step(self._producers) and not self._ended.is_set():
+                pass
+        except Fenced:
+            self._let_go()
+        except BackendUnavailable as trouble:
+            self._events.add("outage", None, f"subject {self._subject.name} waits: {trouble}")
+
+    def _ask(self) -> None:
+        """See who produces, and whether it is this job's turn; without the tree everything stays as it is."""
+        try:
+            if self._tree is None:
+                self._tree = open_tree(self._coordinator)
+                self._lease = Lease(self._tree, f"/subjects/{self._subject.name}/combiner", owner=self._job)
+            self._producers = self._opened(Directory(self._tree).producers(self._subject.name))
+            if self._lease is not None and self._combiner is None and self._lease.try_acquire():
+                self._combiner = Combiner(EpochLog.open(self._subject.endpoint), patience=self._patience)
+                self._events.add("combining", None, f"this job puts together the epochs of {self._subject.name}")
+        except BackendUnavailable:
+            return
+        except SessionExpired:
+            self._tree = self._lease = None
+
+    def _opened(self, producers: Mapping[str, str]) -> dict[str, EpochLog]:
+        found = {}
+        for job, url in producers.items():
+            known = self._producers.get(job)
+            try:
+                found[job] = known if known is not None and known.url == url else EpochLog.open(url)
+            except LogNotFound:
+                continue  # its home is gone; what it had written is combined already, or lost
+        return found
+
+    def _let_go(self) -> None:
+        self._combiner = None
+        try:
+            if self._lease is not None:
+                self._lease.release()
+            if self._tree is not None:
+                self._tree.close()
+        except (BackendUnavailable, SessionExpired):
+            pass
+        self._tree = self._lease = None

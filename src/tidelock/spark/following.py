@@ -1,0 +1,119 @@
+"""A subject as a source: the batches of the job that follows it end on its epochs, in the manner that it is told.
+
+Positions. A job with one subject has the subject's epochs as its own, so Spark keeps for every batch what it keeps
+for any other log. With several subjects, each with its own count, the query counts its steps: `epoch` is the
+number of the step, ``from`` and ``at`` have the epochs of all the logs before and after it, also in the offset of
+each single source, because each of them may have to decide for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import PipelineError
+from tidelock.log import EpochLog
+from tidelock.log.following import Follower, InstructionFile
+from tidelock.log.merging import Position
+from tidelock.spark.options import ReadOptions
+from tidelock.spark.source import LogPartition, LogReading, log_offset
+
+
+class FollowStream(LogReading, DataSourceStreamReader):
+    """A followed subject as a stream."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._opened: tuple[EpochLog, Follower] | None = None
+        self._first: Position | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The position of a query that has read nothing: a word, because the first round resolves it."""
+        return self._offset(start=self._options.starting_epoch)
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        """Where the next batch ends: on epochs of all subjects, as the instruction of the moment wants it."""
+        key = start.get("at") or start.get("epoch", start.get("start"))
+        before, after = self._follower.decide(key, lambda: self._position(start))
+        self._keep(before)
+        if before == after and "epoch" in start:
+            return start
+        return self._at(start.get("epoch", int(BEFORE_FIRST)), before, after)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The newest epoch of the subject, so that Spark's progress shows how far behind the query is."""
+        return self._offset(epoch=self._follower.newest(self._log.header.id))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The parts of the epochs of a batch."""
+        self._check_same_log(end)
+        first, last = self._own(end)
+        return [] if first == last else self._plan(list(self._log.manifests(first, last)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition; runs on an executor."""
+        assert isinstance(partition, LogPartition)
+        return self._rows(partition)
+
+    # -- the driver's side
+
+    def _own(self, offset: dict[str, Any]) -> tuple[Epoch, Epoch]:
+        """What a batch takes of this log: the epochs behind the first up to the second."""
+        own = self._log.header.id
+        if "at" in offset:
+            return Epoch(offset["from"][own]), Epoch(offset["at"][own])
+        return Epoch(offset["start"]), Epoch(offset["epoch"])
+
+    def _position(self, start: dict[str, Any]) -> Position:
+        if "epoch" in start:
+            self._check_same_log(start)
+            at: Position = start.get("at") or {self._log.header.id: Epoch(start["epoch"])}
+            return at
+        if self._first is None:  # `latest` means the moment of the first question, not of every one
+            self._first = self._follower.first(start["start"])
+        return self._first
+
+    def _at(self, step: int, before: Position, after: Position) -> dict[str, Any]:
+        if len(after) == 1:
+            own = self._log.header.id
+            return self._offset(start=before[own], epoch=after[own])
+        number = step if before == after else step + 1
+        return {**self._offset(start=step, epoch=number), "from": dict(before), "at": dict(after)}
+
+    def _offset(self, **position: int | str) -> dict[str, Any]:
+        return log_offset(self._log.header, 0, len(self._options.together), **position)
+
+    def _check_same_log(self, offset: dict[str, Any]) -> None:
+        if offset["tidelock"] != self._log.header.id:
+            raise PipelineError(
+                f"{self._log.shown}: this is not the log that this job has followed so far (it was made anew): "
+                "give the job a new home"
+            )
+
+    def _keep(self, position: Position) -> None:
+        consumer, own = self._options.consumer, self._log.header.id
+        if consumer is not None and self._log.cursor(consumer) != position[own]:
+            self._log.move_cursor(consumer, position[own])
+
+    @property
+    def _log(self) -> EpochLog:
+        return self._open()[0]
+
+    @property
+    def _follower(self) -> Follower:
+        return self._open()[1]
+
+    def _open(self) -> tuple[EpochLog, Follower]:
+        if self._opened is None:
+            logs = {member.log: EpochLog.open(member.log) for member in self._options.together}
+            instructions = InstructionFile(self._options.instruction or "")
+            follower = Follower(
+                list(logs.values()), self._options.group, instructions.now, mixed=self._options.mixed
+            )
+            self._opened = logs[self._options.log], follower
+        return self._opened
