@@ -224,7 +224,13 @@ class Pipeline:
         self._feedback[operator] = schema
 
     def publish(
-        self, node: str, *, subject: str, keep_epochs: int = _KEPT_EPOCHS, shared: str | None = None
+        self,
+        node: str,
+        *,
+        subject: str,
+        keep_epochs: int = _KEPT_EPOCHS,
+        shared: str | None = None,
+        producers: int = 1,
     ) -> None:
         """Give the log of ``node`` a public name, under which other jobs can follow it.
 
@@ -234,13 +240,14 @@ class Pipeline:
             keep_epochs: how many of its last epochs stay, although nobody may have read them yet.
             shared: the URL of the subject's own log, when several jobs produce it: all of them give the same. An
                 epoch of the subject is there when every producer's part of it is.
+            producers: how many jobs have to produce a shared subject before its first epoch; more may join later.
         """
         if node in self.published:
             raise PipelineError(f"{node} is published twice")
         if subject in {known.subject for known in self.published.values()}:
             raise PipelineError(f"the subject {subject} is published twice by this pipeline")
         keep = Retention(epochs=keep_epochs)
-        self.published[node] = Publication(check_name(subject, "subject"), keep, shared)
+        self.published[node] = Publication(check_name(subject, "subject"), keep, shared, producers)
 
     def subscribe(
         self, subject: str, *, home: str | None = None, name: str | None = None, aligned: bool = False

@@ -20,8 +20,11 @@ _ASK_EVERY = 1.0
 class SharedSubject:
     """Combines the epochs of one subject while no other job does. `run` belongs into a thread of its own."""
 
-    def __init__(self, subject: Subject, job: str, coordinator: str, patience: float, events: Events) -> None:
+    def __init__(
+        self, subject: Subject, job: str, coordinator: str, patience: float, events: Events, *, producers: int
+    ) -> None:
         self._subject = subject
+        self._expected = producers
         self._job = job
         self._coordinator = coordinator
         self._patience = patience
@@ -66,7 +69,9 @@ class SharedSubject:
                 self._tree = open_tree(self._coordinator)
                 self._lease = Lease(self._tree, f"/subjects/{self._subject.name}/combiner", owner=self._job)
             self._producers = self._opened(Directory(self._tree).producers(self._subject.name))
-            if self._lease is not None and self._combiner is None and self._lease.try_acquire():
+            if len(self._producers) < self._expected or self._lease is None or self._combiner is not None:
+                return
+            if self._lease.try_acquire():
                 self._combiner = Combiner(EpochLog.open(self._subject.endpoint), patience=self._patience)
                 self._events.add("combining", None, f"this job puts together the epochs of {self._subject.name}")
         except BackendUnavailable:

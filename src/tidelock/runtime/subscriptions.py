@@ -80,8 +80,10 @@ class Publication:
         subject: The name.
         retention: What the subject keeps although nobody may have read it yet.
         shared: The URL of the subject's own log, if several jobs produce it.
+        producers: How many of them there have to be before its first epoch.
     """
 
     subject: str
     retention: Retention
     shared: str | None = None
+    producers: int = 1

@@ -65,9 +65,16 @@ class Talking:
                 raise
         coordinator = home.coordinator or default_coordinator()
         shared = [
-            SharedSubject(subject, pipeline.name, coordinator, pipeline.care.alignment_patience, events)
-            for subject, _ in neighbours.publishes.values()
-            if subject.shared
+            SharedSubject(
+                neighbours.publishes[known.subject][0],
+                pipeline.name,
+                coordinator,
+                pipeline.care.alignment_patience,
+                events,
+                producers=known.producers,
+            )
+            for known in pipeline.published.values()
+            if known.shared is not None
         ]
         return cls(aligner, shared)
 
