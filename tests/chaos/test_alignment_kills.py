@@ -1,0 +1,136 @@
+"""Two jobs in processes of their own, one follows the other, aligned; either is killed at random moments.
+
+Each moment kills the process group of one job (driver, JVM, Python workers) and, for as long as it is away, sees
+that the other one is alive and, if it is the first, goes on. After each restart both are aligned again, without
+anybody doing anything, and at the end every row counts once in the second job. In between the alignment is given
+up and asked for again, while both run. The seed is printed; TIDELOCK_CHAOS_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.chaos.test_disasters import SEED, World, check_sums, is_done, written
+from tests.waiting import eventually
+
+from tidelock.log import EpochLog
+
+MOMENTS = ("publisher", "follower", "publisher", "follower", "coordinator", "follower")
+JOBS = {"publisher": "publishing_job.py", "follower": "following_job.py"}
+SUBJECT = "publisher.once"
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+
+
+class Landscape:
+    """Both jobs, and what can be asked about them."""
+
+    def __init__(self, world: World, place: Path) -> None:
+        self.world, self.place = world, place
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, job: str) -> None:
+        self.processes[job] = self.world.run(self.home(job), job=JOBS[job])
+
+    def kill(self, job: str) -> None:
+        os.killpg(self.processes[job].pid, signal.SIGKILL)
+        self.processes[job].wait()
+
+    def home(self, job: str) -> Path:
+        return self.place / job
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        done = self.command(*words).communicate(timeout=120)[0]
+        return dict(json.loads(done))
+
+    def command(self, *words: str) -> subprocess.Popen[bytes]:
+        line = self.world.tidelock(*words, "--json")
+        return subprocess.Popen(line, env=self.world.environment(), stdout=subprocess.PIPE)
+
+    def consumer(self) -> dict[str, Any]:
+        return dict(self.ask("subjects", "show", SUBJECT)["consumers"][0])
+
+    def published(self) -> int:
+        return EpochLog.open(f"{self.home('publisher')}/logs/once").ranges()[-1].last
+
+    def delivered(self) -> int:
+        return len(written(self.home("follower"), "sums_files"))
+
+
+def test_either_job_and_the_coordinator_are_killed_at_random_moments(tmp_path: Path) -> None:
+    chance, seed = random.Random(SEED), f"TIDELOCK_CHAOS_SEED={SEED}"
+    print(seed)
+    world = World(tmp_path, chance)
+    jobs = Landscape(world, tmp_path)
+    world.feed(2)
+    try:
+        jobs.start("publisher")
+        eventually(lambda: (jobs.home("publisher") / "logs/once/log.json").exists(), "the subject is there")
+        jobs.start("follower")
+        eventually(lambda: jobs.delivered() > 0, f"the follower follows ({seed})")
+        keep_feeding_until_aligned(jobs)
+        for moment in MOMENTS:
+            before = jobs.delivered()
+            world.feed(4)
+            eventually(lambda: jobs.delivered() > before, f"new sums ({seed})", 120)  # noqa: B023
+            time.sleep(chance.uniform(0, 2))  # not to wait for anything: to hit any step of a batch
+            disturb(jobs, moment, chance)
+            assert jobs.consumer()["state"] == "aligned", f"{moment} ({seed})"
+        world.feed(4)
+        follower = jobs.home("follower")
+        eventually(lambda: is_done(follower, world), f"all input is through ({seed})", 180)
+        eventually(lambda: jobs.consumer()["lag"] == 0, "the last epoch is finished")
+        check_each_epoch_for_itself(jobs)
+    finally:
+        for process in jobs.processes.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    ids = sorted(row["id"] for rows in written(follower, "once_files").values() for row in rows)
+    assert ids == list(range(len(world.rows))), f"{seed}: rows are missing or there twice"
+    check_sums(follower, world, seed)
+
+
+def keep_feeding_until_aligned(jobs: Landscape) -> None:
+    """An alignment begins with an epoch that is still to come."""
+    aligning = jobs.command("align", "follower")
+    while aligning.poll() is None:
+        jobs.world.feed(1)
+        time.sleep(0.5)  # the pace of the input
+    assert aligning.returncode == 0
+    assert aligning.stdout is not None
+    assert json.load(aligning.stdout)["state"] == "aligned"
+
+
+def disturb(jobs: Landscape, moment: str, chance: random.Random) -> None:
+    if moment == "coordinator":  # it dies in the middle of its work, and another one does it
+        jobs.ask("align", "follower", "--abort")
+        coordinator = jobs.command("align", "follower")
+        time.sleep(chance.uniform(0.5, 3))
+        coordinator.kill()
+        coordinator.wait()
+        keep_feeding_until_aligned(jobs)
+        return
+    other = next(name for name in JOBS if name != moment)
+    jobs.kill(moment)
+    if moment == "follower":
+        published = jobs.published()
+        jobs.world.feed(3)
+        eventually(lambda: jobs.published() >= published + 2, "the first job goes on without the second")
+    assert jobs.processes[other].poll() is None, f"{other} runs"
+    jobs.start(moment)
+    before = jobs.delivered()
+    jobs.world.feed(2)
+    eventually(lambda: jobs.delivered() > before, "both go on together", 120)
+
+
+def check_each_epoch_for_itself(jobs: Landscape) -> None:
+    epochs = jobs.ask("subjects", "show", SUBJECT, "--last", "3")["epochs"]
+    assert all(entry["taken_by"]["follower"] == entry["epoch"] for entry in epochs[:-1]), epochs
