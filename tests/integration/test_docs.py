@@ -23,7 +23,7 @@ def promised(page: str) -> str:
     return found[1]
 
 
-PAGES = ["README.md", "docs/reading-and-writing.md", "docs/redis.md", "docs/cached-state.md"]
+PAGES = ["README.md", "docs/reading-and-writing.md", "docs/redis.md", "docs/cached-state.md", "docs/alignment.md"]
 END = "-- the next page"
 RUN = f"""
 import runpy, sys
