@@ -108,6 +108,10 @@ class Directory:
             )
         return Subject(name, fields["endpoint"], fields["schema"], fields["shared"])
 
+    def has_subject(self, name: str) -> bool:
+        """Whether somebody has published it."""
+        return self._read(f"/subjects/{name}") is not None
+
     def publish(self, subject: Subject, job: str, log: str) -> None:
         """Make ``subject`` known, as produced by ``job`` into ``log``. Idempotent.
 
@@ -205,6 +209,19 @@ class Directory:
             self._delete(f"/jobs/{name}")
         else:
             self._write(f"/jobs/{name}", known.to_fields())
+
+    def forget(self, job: str) -> None:
+        """Let a job be unknown: what it publishes is withdrawn, and nobody hears of it any more.
+
+        Raises:
+            PipelineError: there is none of that name, or it runs.
+        """
+        known = self.job(job)
+        if self.is_alive(job):
+            raise PipelineError(f"job {job} runs, in {known.home}: stop it first, with `tidelock stop`")
+        for subject in known.publishes:
+            self.withdraw(subject, job)
+        self._delete(f"/jobs/{job}")
 
     def show_alive(self, job: str) -> None:
         """Say that ``job`` runs, for as long as this client of the tree lives."""

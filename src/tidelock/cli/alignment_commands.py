@@ -31,6 +31,17 @@ def _add_subjects(commands: Commands[Any]) -> None:
     add_coordinator(show, again=True)
     show.set_defaults(answer=_show)
 
+    forget = add(questions, "forget", "let a job that will not come back be unknown, so that no log waits for it")
+    forget.add_argument("job", metavar="JOB", help="the name of the pipeline")
+    add_coordinator(forget, again=True)
+    forget.set_defaults(answer=_forget)
+
+
+def _forget(args: argparse.Namespace) -> int:
+    from tidelock.cli.subjects import forget
+
+    return forget(args)
+
 
 def _subjects(args: argparse.Namespace) -> int:
     from tidelock.cli.subjects import subjects

@@ -13,6 +13,8 @@ from rich.text import Text
 from tidelock.cli.exits import GOOD
 from tidelock.cli.log_show import epochs_text, moment_text, plain_table
 from tidelock.cli.subject_facts import Facts, subject_facts, subjects_facts
+from tidelock.errors import LogNotFound
+from tidelock.log import EpochLog
 from tidelock.runtime.subscriptions import default_coordinator, directory
 
 
@@ -40,6 +42,31 @@ def show(args: argparse.Namespace) -> int:
     for page in (_summary(facts), _producers(facts), _consumers(facts), _epochs(facts)):
         if page is not None:
             console.print(page, "")
+    return GOOD
+
+
+def forget(args: argparse.Namespace) -> int:
+    """Answer `tidelock subjects forget`.
+
+    Raises:
+        PipelineError: there is no such job, or it runs.
+    """
+    with directory(args.coordinator) as known:
+        job = known.job(args.job)
+        logs = {name: known.subject(name).endpoint for name in job.follows if known.has_subject(name)}
+        known.forget(args.job)
+    let_go = []
+    for name, url in logs.items():
+        try:
+            EpochLog.open(url).forget(job.follows[name])
+        except LogNotFound:
+            continue
+        let_go.append(name)
+    if args.json:
+        print(json.dumps({"job": args.job, "withdrawn": list(job.publishes), "let_go": let_go}))
+    else:
+        waits = f"; {', '.join(let_go)} no longer wait for it" if let_go else ""
+        print(f"{args.job} is forgotten{waits}")
     return GOOD
 
 
