@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidelock.coordination as coordination
-from tidelock.coordination import BadVersion, LeaseHeld, NoNode, SessionExpired, open_tree, paths
-from tidelock.coordination.embedded import glimpses
+from tidelock.coordination import BadVersion, LeaseHeld, NoNode, SessionExpired, glimpses, open_tree, paths
 from tidelock.errors import PipelineError, TidelockError
 
 
