@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -44,15 +44,16 @@ def java() -> str:
 class ZooKeeperServer:
     """One server process, on the same port for as long as the object lives."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ensemble: Sequence[str] = ()) -> None:
+        """Prepare a server; `ensemble` has the lines of its configuration that name it and its peers."""
         self.port = _free_port()
         self._folder = folder
-        self._data = folder / "data"
+        self.data = folder / "data"
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._data.mkdir(parents=True)
+        self.data.mkdir(parents=True)
         lines = [
-            f"dataDir={self._data}",
+            f"dataDir={self.data}",
             f"clientPort={self.port}",
             f"clientPortAddress={HOST}",
             # Sessions are counted in ticks: with short ones they end quickly, with the maximum they need not.
@@ -61,9 +62,9 @@ class ZooKeeperServer:
             "maxClientCnxns=0",
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",
+            *ensemble,
         ]
         (folder / "server.cfg").write_text("\n".join(lines) + "\n")
-        self.start()
 
     @property
     def address(self) -> str:
@@ -107,12 +108,22 @@ class ZooKeeperServer:
         assert self._process is not None
         told = self._log.read_text(errors="replace")
         assert self._process.poll() is None, f"the ZooKeeper server has ended:\n{told}"
+        return self._facts().startswith("Zookeeper version")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the leader of its ensemble."""
+        return "Mode: leader" in self._facts()
+
+    def _facts(self) -> str:
+        """What it tells about itself; nothing while it does not answer."""
         try:
             with socket.create_connection((HOST, self.port), timeout=5) as connection:
                 connection.sendall(b"srvr")
-                return connection.recv(100).startswith(b"Zookeeper version")
+                with connection.makefile("rb") as answer:
+                    return answer.read().decode()
         except OSError:
-            return False
+            return ""
 
     def kill(self) -> None:
         """End the process as a loss of power would. Nothing happens if it has ended."""
@@ -125,19 +136,28 @@ class ZooKeeperServer:
         """Kill it and start it again, without all its data if ``empty``."""
         self.kill()
         if empty:
-            shutil.rmtree(self._data)
-            self._data.mkdir()
+            shutil.rmtree(self.data)
+            self.data.mkdir()
         self.start()
 
     def pause(self) -> None:
         """Let it hang: connections stay, and nothing is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # It has many threads, and only when the last of them stands still is the signal delivered.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let it go on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    def recover(self) -> None:
+        """Let it run, whatever has been done to it."""
+        if self._process is None:
+            self.start()
+        else:
+            self.resume()
 
 
 class ZooKeeperServers:
@@ -148,15 +168,31 @@ class ZooKeeperServers:
         self._started: list[ZooKeeperServer] = []
 
     def start(self) -> ZooKeeperServer:
-        """A server of its own, which is no ensemble."""
-        server = ZooKeeperServer(self._folder / f"zookeeper-{len(self._started)}")
-        self._started.append(server)
+        """A server that is no ensemble."""
+        server = self._add()
+        server.start()
         return server
+
+    def ensemble(self, size: int = 3) -> list[ZooKeeperServer]:
+        """Servers that agree; any majority of them is enough."""
+        peers = [f"server.{number}={HOST}:{_free_port()}:{_free_port()}" for number in range(1, size + 1)]
+        servers = [self._add([*peers, "initLimit=100", "syncLimit=50"]) for _ in peers]
+        for number, server in enumerate(servers, start=1):
+            (server.data / "myid").write_text(f"{number}\n")
+            server.start(wait=False)
+        for server in servers:
+            server.await_ready()
+        return servers
 
     def close(self) -> None:
         """End all of them."""
         for server in self._started:
             server.kill()
+
+    def _add(self, ensemble: Sequence[str] = ()) -> ZooKeeperServer:
+        server = ZooKeeperServer(self._folder / f"zookeeper-{len(self._started)}", ensemble)
+        self._started.append(server)
+        return server
 
 
 def _output(script: str) -> str:

@@ -173,7 +173,7 @@ class Watcher:
             glimpse = self._look(path)
         except TidelockError as error:
             if not self._session.over.is_set():
-                _LOGGER.warning("a watch on %s of %s is late: %s", path, self._session.location.shown, error)
+                _LOGGER.warning("a watch on %s is late: %s", path, error)
                 self._put_back(path)
             return
         for watch in self._on(path):
