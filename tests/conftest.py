@@ -47,11 +47,3 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 def zookeeper_url(zookeeper_server: ZooKeeperServer) -> str:
     """A tree in the shared server that only this test knows."""
     return f"{zookeeper_server.url}/{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def zookeeper_servers(tmp_path: Path) -> Iterator[ZooKeeperServers]:
-    """Starts servers that belong to one test."""
-    servers = ZooKeeperServers(tmp_path)
-    yield servers
-    servers.close()
