@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +30,10 @@ from tests.waiting import eventually  # noqa: E402
 from tests.zookeeper_servers import ZooKeeperServer  # noqa: E402
 
 from tidelock.coordination import (  # noqa: E402
+    BadVersion,
     EventKind,
     Lease,
+    NoNode,
     SessionExpired,
     Tree,
     open_tree,
@@ -37,6 +41,7 @@ from tidelock.coordination import (  # noqa: E402
 from tidelock.coordination.zookeeper import ZooKeeperTree  # noqa: E402
 from tidelock.errors import Fenced, PipelineError  # noqa: E402
 
+PAGE = Path(__file__).parents[2] / "docs" / "coordination.md"
 SPAWN = multiprocessing.get_context("spawn")
 SHORT = 1.0
 """A session time-out that a test can wait for."""
@@ -184,6 +189,55 @@ def test_a_forked_child_cannot_use_the_client(zookeeper_url: str) -> None:
     with process(_fork, zookeeper_url) as child:
         child.join(PATIENCE)
         assert child.exitcode == 0
+
+
+# -- what only ZooKeeper could get wrong -----------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [-1, -(2**40), 2**31, 2**40])
+def test_a_version_that_no_node_can_have_is_refused(zookeeper_url: str, version: int) -> None:
+    """To ZooKeeper -1 is any version, and what does not fit into four bytes is not even a number."""
+    with open_tree(zookeeper_url) as tree:
+        calls: list[Callable[[], object]] = [
+            lambda: tree.set("/n", b"x", version=version),
+            lambda: tree.delete("/n", version=version),
+        ]
+        for call in calls:
+            with pytest.raises(NoNode):
+                call()
+        tree.create("/n")
+        for call in calls:
+            with pytest.raises(BadVersion, match=f"not at version {version}"):
+                call()
+        assert tree.get("/n").version == 0
+
+
+def test_names_are_kept_as_they_are(zookeeper_url: str) -> None:
+    names = sorted(["a b", "ä", "日本語", "x?y=1&z#", "%2F", "...", "zookeeper", "tree", "\ufdcf", "\u00ad"])
+    with open_tree(zookeeper_url) as tree:
+        for name in names:
+            tree.create(f"/{name}", name.encode())
+        assert tree.children("/") == names
+        assert [tree.get(f"/{name}").data.decode() for name in names] == names
+
+
+@pytest.mark.parametrize("session_timeout", [0.001, 10.0**12])
+def test_the_server_limits_the_time_out_of_a_session(zookeeper_url: str, session_timeout: float) -> None:
+    with open_tree(zookeeper_url, session_timeout=session_timeout) as tree:
+        tree.create("/n", ephemeral=True)
+
+
+def test_a_session_needs_a_time_out(zookeeper_url: str) -> None:
+    with pytest.raises(PipelineError, match="positive"):
+        open_tree(zookeeper_url, session_timeout=0)
+
+
+def test_the_example_on_the_page_runs_as_it_is_printed(
+    zookeeper_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZOOKEEPER_URL", zookeeper_url)
+    _, example = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    exec(compile(example, str(PAGE), "exec"), {})
 
 
 # -- users, and the package ------------------------------------------------------------------

@@ -25,6 +25,9 @@ from tidelock.errors import BackendUnavailable, PipelineError
 
 __all__ = ["ZooKeeperTree"]
 
+_ANY_VERSION = -1
+_LAST_VERSION = 2**31 - 1
+
 
 class ZooKeeperTree(Tree):
     """A client of the tree at `location`; see `Tree` for what each method promises.
@@ -171,14 +174,23 @@ class ZooKeeperTree(Tree):
         )
 
     def _set(self, path: str, data: bytes, version: int) -> int:
+        self._require_possible(path, version)
         with translated(self._location, path, version):
             self._changes.make(lambda transaction: transaction.set_data(self._full(path), data, version))
         return version + 1
 
     def _delete(self, path: str, version: int | None = None) -> None:
+        if version is not None:
+            self._require_possible(path, version)
+        expected = _ANY_VERSION if version is None else version
         with translated(self._location, path, version):
-            expected = -1 if version is None else version
             self._changes.make(lambda transaction: transaction.delete(self._full(path), expected))
+
+    def _require_possible(self, path: str, version: int) -> None:
+        """Refuse what no node can have, some of which ZooKeeper takes for "any version"."""
+        if not 0 <= version <= _LAST_VERSION:
+            self.get(path)
+            raise BadVersion(path, version)
 
     def _delete_branch(self, path: str) -> None:
         while True:

@@ -53,6 +53,8 @@ _LOSSES = (
 )
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
+_SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 0.5, 86_400.0
+"""Seconds: less than this is too little for kazoo to connect, and more than any server allows does not fit."""
 
 Send = Callable[[KazooClient], Iterable[Any]]
 """Sends one or more questions, in one go, and returns kazoo's promises of the answers."""
@@ -100,9 +102,11 @@ class Session:
         self._on_end = on_end
         self._connected = threading.Event()
         self._closing = threading.Lock()
+        self._closed = False
+        self.id = ""
         self._kazoo = KazooClient(
             hosts=location.addresses,
-            timeout=timeout,
+            timeout=min(max(timeout, _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT),
             handler=_LastSession(self.over),
             connection_retry=KazooRetry(max_tries=-1, delay=_FIRST_PAUSE, max_delay=_LONGEST_PAUSE),
             auth_data=[("digest", f"{location.user}:{location.password}")] if location.user else None,
@@ -112,11 +116,11 @@ class Session:
         self._kazoo.start_async()
         try:
             self._await_connection(self.deadline())
-        except NoAnswer as error:
+        except BaseException as error:
             self.close()
-            raise self.unavailable() from error
-        number, _ = self._kazoo.client_id
-        self.id = f"{number & (2**64 - 1):016x}"
+            if isinstance(error, NoAnswer):
+                raise self.unavailable() from error
+            raise
 
     def deadline(self) -> float:
         """The moment at which a call that begins now gives up."""
@@ -188,21 +192,27 @@ class Session:
         """End the session; a server that does not answer is left to find out by itself. Idempotent."""
         self.end()
         with self._closing:
+            if self._closed:
+                return
+            self._closed = True
             try:
                 self._kazoo.stop()
                 self._kazoo.close()
-            except (KazooException, OSError, AttributeError) as error:
+            except (KazooException, OSError) as error:
                 _LOGGER.warning("session with %s is left to expire: %s", self.location.shown, error)
 
     def _await_connection(self, until: float) -> None:
         self.require()
-        if not self._connected.wait(max(0.0, until - time.monotonic())):
-            raise NoAnswer(asked=False)
+        connected = self._connected.wait(max(0.0, until - time.monotonic()))
         self.require()
+        if not connected:
+            raise NoAnswer(asked=False)
 
     def _hear(self, state: str) -> None:
         """Learn from kazoo what has become of the connection."""
         if state == KazooState.CONNECTED:
+            number, _ = self._kazoo.client_id  # it is known here, and the same after every reconnection
+            self.id = f"{number & (2**64 - 1):016x}"
             self._connected.set()
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
