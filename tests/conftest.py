@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.redis_servers import RedisServer, RedisServers
+from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
 
 # Every JVM of the tests has a short life: the second compiler and parallel collectors cost more than they bring.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -40,3 +41,17 @@ def redis_servers(tmp_path: Path) -> Iterator[RedisServers]:
     servers = RedisServers(tmp_path)
     yield servers
     servers.close()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One server for all tests that do it no harm."""
+    servers = ZooKeeperServers(tmp_path_factory.mktemp("zookeeper"))
+    yield servers.start()
+    servers.close()
+
+
+@pytest.fixture
+def zookeeper_url(zookeeper_server: ZooKeeperServer) -> str:
+    """A tree in the shared server that only this test knows."""
+    return f"{zookeeper_server.url}/{uuid.uuid4().hex}"

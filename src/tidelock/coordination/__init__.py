@@ -42,11 +42,26 @@ __all__ = [
     "open_tree",
 ]
 
-_BACKENDS: dict[str, Callable[[str, float], Tree]] = {"embedded": EmbeddedTree.from_url}
+
+def _zookeeper_tree(url: str, session_timeout: float) -> Tree:
+    """A tree on ZooKeeper; the package for it is loaded with the first one."""
+    try:
+        from tidelock.coordination.zookeeper import ZooKeeperTree
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "kazoo":
+            raise
+        raise PipelineError("trees on ZooKeeper need the package kazoo: install tidelock[zookeeper]") from missing
+    return ZooKeeperTree.from_url(url, session_timeout)
+
+
+_BACKENDS: dict[str, Callable[[str, float], Tree]] = {
+    "embedded": EmbeddedTree.from_url,
+    "zookeeper": _zookeeper_tree,
+}
 
 
 def open_tree(url: str, *, session_timeout: float = 10.0) -> Tree:
-    """Open a client of the tree at `url`, for example ``embedded:/var/lib/tidelock/tree.db``.
+    """Open a client of the tree at `url`: ``embedded:/var/lib/tidelock/tree.db`` or ``zookeeper://host:2181``.
 
     `session_timeout` is how many seconds this client may be dead or stopped before its ephemeral
     nodes vanish. Close the client, or use it as a context manager.
@@ -58,5 +73,7 @@ def open_tree(url: str, *, session_timeout: float = 10.0) -> Tree:
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in _BACKENDS:
         known = ", ".join(f"{name}:" for name in sorted(_BACKENDS))
-        raise PipelineError(f"no coordination backend for {url!r}: use one of {known}")
+        # What follows the scheme may hold a password.
+        shown = f"{scheme}://..." if "@" in url else url
+        raise PipelineError(f"no coordination backend for {shown!r}: use one of {known}")
     return _BACKENDS[scheme](url, session_timeout)

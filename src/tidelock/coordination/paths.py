@@ -20,8 +20,9 @@ ROOT = "/"
 MAX_DATA = 1_000_000
 """The most bytes that one node may hold: a little under ZooKeeper's limit for one request."""
 
-# Control characters, surrogates, the private use area and the non-characters.
-_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+# Control characters, surrogates, the private use area, the non-characters, and everything beyond U+FFFF,
+# which ZooKeeper sees as two surrogates.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 def check_path(path: str) -> str:
@@ -48,7 +49,7 @@ def _problem(path: str) -> str | None:
     if path == ROOT:
         return None
     if _FORBIDDEN.search(path):
-        return "it has a control, surrogate or private character; use plain text"
+        return "it has a control or private character, or one beyond U+FFFF; use plain text"
     names = path[1:].split("/")
     if "" in names:
         return "it has an empty name; write single slashes and none at the end"

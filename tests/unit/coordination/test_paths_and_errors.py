@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidelock.coordination as coordination
-from tidelock.coordination import BadVersion, LeaseHeld, NoNode, SessionExpired, open_tree, paths
-from tidelock.coordination.embedded import glimpses
+from tidelock.coordination import BadVersion, LeaseHeld, NoNode, SessionExpired, glimpses, open_tree, paths
 from tidelock.errors import PipelineError, TidelockError
 
 
@@ -23,6 +22,12 @@ def test_a_child_of_the_root() -> None:
     assert paths.join("/", "a") == "/a"
     assert paths.parent("/") == "/"
     assert paths.ancestors("/a") == []
+
+
+@pytest.mark.parametrize("letter", ["\ue000", "\ufff0", "\uffff", "\U00010000", "\U0001f600", "\U0010ffff"])
+def test_what_zookeeper_cannot_have_in_a_path_no_backend_has(letter: str) -> None:
+    with pytest.raises(PipelineError, match=r"private character, or one beyond U\+FFFF"):
+        paths.check_path(f"/a{letter}b")
 
 
 @pytest.mark.parametrize(
@@ -62,8 +67,13 @@ def test_malformed_embedded_urls(rest: str) -> None:
 
 @pytest.mark.parametrize("url", ["", "tree.db", "/x", "etcd:/x", "EMBEDDED:/x"])
 def test_unknown_schemes_name_the_known_ones(url: str) -> None:
-    with pytest.raises(PipelineError, match="use one of embedded:"):
+    with pytest.raises(PipelineError, match="use one of embedded:, zookeeper:"):
         open_tree(url)
+
+
+def test_a_password_is_not_told_of_an_unknown_scheme_either() -> None:
+    with pytest.raises(PipelineError, match=r"no coordination backend for 'zookeper://...'"):
+        open_tree("zookeper://me:s3cret@host")
 
 
 def test_a_session_needs_a_time_out(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from tidelock.coordination.errors import (
     NoNode,
     NotEmpty,
 )
-from tidelock.coordination.paths import ancestors, parent
+from tidelock.coordination.glimpses import Glimpse
+from tidelock.coordination.paths import ROOT, ancestors, parent
 from tidelock.coordination.tree import Node
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "delete_owned_by",
     "delete_tree",
     "get",
+    "glimpse",
     "set_data",
 ]
 
@@ -45,6 +47,18 @@ def children(rows: sqlite3.Connection, path: str) -> list[str]:
     get(rows, path)
     found = rows.execute("SELECT path FROM nodes WHERE parent = ?", (path,))
     return sorted(child.rpartition("/")[2] for (child,) in found)
+
+
+def glimpse(rows: sqlite3.Connection, path: str) -> Glimpse:
+    """Take a glimpse of a path or, without a node, of its nearest living ancestor."""
+    candidates = [ROOT, *ancestors(path), path]
+    marks = ", ".join("?" * len(candidates))
+    found, *numbers = rows.execute(
+        "SELECT path, created, version, child_changes FROM nodes"
+        f" WHERE path IN ({marks}) ORDER BY length(path) DESC LIMIT 1",
+        candidates,
+    ).fetchone()
+    return Glimpse(found == path, *numbers)
 
 
 def create(rows: sqlite3.Connection, path: str, data: bytes, *, session: int | None, sequential: bool) -> str:

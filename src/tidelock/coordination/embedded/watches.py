@@ -14,9 +14,10 @@ import threading
 from collections.abc import Callable
 
 from tidelock.coordination.embedded.database import Database
-from tidelock.coordination.embedded.glimpses import Glimpse, differences, glimpse
+from tidelock.coordination.embedded.nodes import glimpse
 from tidelock.coordination.embedded.sessions import Session
 from tidelock.coordination.errors import SessionExpired
+from tidelock.coordination.glimpses import Glimpse, differences
 from tidelock.coordination.tree import Event, EventKind, Watch
 from tidelock.errors import TidelockError
 
