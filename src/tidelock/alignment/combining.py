@@ -1,6 +1,8 @@
 """A subject of several producers: how their parts become one epoch (Epoch Alignment, sections 5.5.1 and 5.5.2).
 
-Theory of operation ------------------- Every producer writes into a log of its own, so nobody ever waits for
+Theory of operation
+-------------------
+Every producer writes into a log of its own, so nobody ever waits for
 another one's writing, and the rows of one epoch are never mixed with those of the next (figures 5.6 to 5.8). That
 an entry is in a producer's log is the first phase: its part of the subject's next epoch is *pre-committed*, and no
 follower sees it (figure 5.9). The second phase is one entry in the subject's own log: it names the parts of all
@@ -9,7 +11,10 @@ Followers read the subject's log like any other.
 
 Which entries of the producers make an epoch is decided by the rules of `log/merging`: one of each as soon as all
 have one; several of a fast producer for one of a slow one; and a producer that is silent for too long is not
-waited for, its part of that epoch is empty.
+waited for, until it has something again: its part of those epochs is empty.
+
+Event time is that of the slowest producer: one that has told nothing yet holds it back, as a source does in any
+query. A producer that was withdrawn does not.
 
 One of the producing jobs combines, the one that holds the subject's lease in the shared tree. Two that believe to
 hold it do no harm: the subject's log has one writer, and the older one is fenced. Where the producers are is in
@@ -22,14 +27,14 @@ when entries of the subject's log go.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Watermark
-from tidelock.log.merging import Pace, Position, next_position
+from tidelock.log.merging import Pace, Position, Waiting, next_position, silent
 from tidelock.log.window import InputRange
 
 _AT = "combined"
@@ -78,7 +83,7 @@ class Combiner:
         self._patience = patience
         self._clock = clock
         self._now = standing(subject)
-        self._waiting_since: float | None = None
+        self._waiting = Waiting()
 
     def step(self, producers: Mapping[str, EpochLog]) -> bool:
         """Publish the next epoch, if there is one; whether there was.
@@ -100,22 +105,20 @@ class Combiner:
         all_of_them = Pace(dict.fromkeys(at, BEFORE_FIRST))
         end = next_position(at, ends, all_of_them)
         if end is not None:
-            self._waiting_since = None
+            self._waiting.all_went()
             return end
-        if not any(some and some[-1] > at[name] for name, some in ends.items()):
-            self._waiting_since = None
+        missed = silent(at, ends, at)
+        pending = len(missed) < len(at)
+        if not self._waiting.is_over(missed, pending=pending, now=self._clock(), patience=self._patience):
             return None
-        if self._waiting_since is None:
-            self._waiting_since = self._clock()
-        if self._clock() - self._waiting_since < self._patience:
-            return None
+        self._waiting.went_without(missed)
         return next_position(at, ends, replace(all_of_them, impatient=True))
 
     def _publish(self, at: Position, end: Position, logs: Mapping[str, EpochLog]) -> None:
         taken = {name: list(log.manifests(at[name], end[name])) for name, log in logs.items()}
         clocks = {**self._now.clocks, **{name: c for name, found in taken.items() if (c := _clock(found))}}
         epoch = Epoch(self._now.epoch + 1)
-        watermark = self._watermark(clocks, taken)
+        watermark = self._watermark([clocks.get(n, 0) for n in logs if logs[n].header.event_time], taken)
         manifest = Manifest(
             log=self._subject.header.id,
             covers=EpochRange.single(epoch),
@@ -139,12 +142,12 @@ class Combiner:
         self._writer.publish(manifest)
         self._now = Combined(epoch, {**self._now.at, **end}, clocks, watermark.after if watermark else 0)
 
-    def _watermark(self, clocks: Mapping[str, int], taken: Mapping[str, list[Manifest]]) -> Watermark | None:
+    def _watermark(self, clocks: Sequence[int], taken: Mapping[str, list[Manifest]]) -> Watermark | None:
         """Event time of the whole: that of the slowest producer, and never back."""
         if not self._subject.header.event_time:
             return None
         columns = next((m.watermark.columns for found in taken.values() for m in found if m.watermark), {})
-        return Watermark(self._now.watermark, max(self._now.watermark, min(clocks.values(), default=0)), columns)
+        return Watermark(self._now.watermark, max(self._now.watermark, min(clocks, default=0)), columns)
 
     def _let_go(self, logs: Mapping[str, EpochLog]) -> None:
         """Truncate the subject's log, and let producers drop what it no longer names."""

@@ -119,26 +119,20 @@ class Directory:
             PipelineError: another job publishes a subject of that name, and they do not share it.
         """
         path = f"/subjects/{subject.name}"
-        fields = {"endpoint": subject.endpoint, "schema": subject.schema, "shared": subject.shared}
-        known = self._read(path)
-        others = [name for name in self.producers(subject.name) if name != job]
-        if (
-            known is not None
-            and others
-            and (known["shared"], known["endpoint"]) != (subject.shared, subject.endpoint)
-        ):
-            raise PipelineError(
-                f"subject {subject.name} is published by {', '.join(others)} already, into "
-                f"{masked(known['endpoint'])}: choose another name, or give publish(..., shared=URL) with one "
-                "and the same URL in all jobs that produce it"
-            )
-        if others and not subject.shared:
-            raise PipelineError(
-                f"subject {subject.name} is published by {', '.join(others)} already: choose another name, or "
-                "share it with publish(..., shared=URL) in all jobs that produce it"
-            )
-        self._write(path, fields)
-        self._write(f"{path}/producers/{job}", {"log": log})
+        own = f"{path}/producers/{job}"
+        before = self._read(own)
+        self._write(own, {"log": log, "endpoint": subject.endpoint, "shared": subject.shared})
+        # Written first and checked afterwards: of several that want one name together at least one sees another.
+        for other in self._children(f"{path}/producers"):
+            known = self._read(f"{path}/producers/{other}")
+            if other != job and known is not None and not _are_one(subject, known):
+                self._put_back(own, before)
+                raise PipelineError(
+                    f"subject {subject.name} is published by {other} already, into {masked(known['endpoint'])}: "
+                    "choose another name, or share it with publish(..., shared=URL), with one and the same URL "
+                    "in all jobs that produce it"
+                )
+        self._write(path, {"endpoint": subject.endpoint, "schema": subject.schema, "shared": subject.shared})
 
     def producers(self, subject: str) -> dict[str, str]:
         """The jobs that produce a subject, each with the URL of its log."""
@@ -182,7 +176,7 @@ class Directory:
         return _job(name, fields)
 
     def register(self, job: Job) -> None:
-        """Make ``job`` known. Idempotent.
+        """Make ``job`` known. Idempotent. Commands for an earlier job of that name, in another home, are not for it.
 
         Raises:
             PipelineError: another job of that name runs, or the jobs would follow each other in a cycle.
@@ -193,22 +187,18 @@ class Directory:
                 f"a job {job.name} runs already, in {known.home}: give this pipeline another name, or "
                 "stop that one"
             )
+        if known is not None and known.identity != job.identity:
+            self._delete(f"/jobs/{job.name}")
         self._write(f"/jobs/{job.name}", job.to_fields())
         # Registered first and checked afterwards: of several that close a cycle together the last one sees it.
         cycle = find_cycle({name: one.record for name, one in self.jobs().items()}, job.name)
         if cycle:
-            self._restore(job.name, known)
+            self._put_back(f"/jobs/{job.name}", None if known is None else known.to_fields())
             raise PipelineError(
                 f"job {job.name} would follow itself: {drawn(cycle)}. Jobs that share epochs may not form a "
                 "cycle, because each would wait for an epoch of the other; put the loop into one job, with "
                 "Pipeline.feedback"
             )
-
-    def _restore(self, name: str, known: Job | None) -> None:
-        if known is None:
-            self._delete(f"/jobs/{name}")
-        else:
-            self._write(f"/jobs/{name}", known.to_fields())
 
     def forget(self, job: str) -> None:
         """Let a job be unknown: what it publishes is withdrawn, and nobody hears of it any more.
@@ -224,12 +214,13 @@ class Directory:
         self._delete(f"/jobs/{job}")
 
     def show_alive(self, job: str) -> None:
-        """Say that ``job`` runs, for as long as this client of the tree lives."""
-        try:
-            self._tree.create(f"/jobs/{job}/alive", ephemeral=True, make_parents=True)
-        except NodeExists:
-            if not self._tree.get(f"/jobs/{job}/alive").ephemeral:
-                raise
+        """Say that ``job`` runs, for as long as this client of the tree lives.
+
+        A node that is there already belongs to a process that is gone, or to a lost session of this one, and goes
+        with it: it is replaced.
+        """
+        self._delete(f"/jobs/{job}/alive")
+        self._tree.create(f"/jobs/{job}/alive", ephemeral=True, make_parents=True)
 
     def is_alive(self, job: str) -> bool:
         """Whether a process runs ``job`` now."""
@@ -292,11 +283,22 @@ class Directory:
             if self._tree.get(path).data != data:
                 self._tree.set(path, data)
 
+    def _put_back(self, path: str, fields: Mapping[str, Any] | None) -> None:
+        if fields is None:
+            self._delete(path)
+        else:
+            self._write(path, fields)
+
     def _delete(self, path: str) -> None:
         try:
             self._tree.delete(path, recursive=True)
         except NoNode:
             return
+
+
+def _are_one(subject: Subject, known: Mapping[str, Any]) -> bool:
+    """Whether another producer shares ``subject``."""
+    return subject.shared and bool(known["shared"]) and str(known["endpoint"]) == subject.endpoint
 
 
 def _job(name: str, fields: Mapping[str, Any]) -> Job:

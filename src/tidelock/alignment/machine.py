@@ -213,8 +213,9 @@ def is_near(position: Epoch, completed: Sequence[Epoch]) -> bool:
 
 
 def _arrived(consumer: Consumer) -> Consumer:
+    """As far as its position says: a job that goes back to an older snapshot has yet to arrive again."""
     there = consumer.start is not None and consumer.position >= consumer.start
-    return replace(consumer, state=State.ALIGNED) if there else consumer
+    return replace(consumer, state=State.ALIGNED if there else State.READY)
 
 
 def _consumer(fields: Mapping[str, Any]) -> Consumer:

@@ -5,9 +5,7 @@ that is asked in a round decides for all (as in `rounds`) and leaves the decisio
 the rules of a decision are in `merging`.
 
 Jobs that are aligned with the same subjects meet: they go through the same positions. With one subject its epochs
-are these positions. With several, an *agreed position* is a document in the store of one of the logs that is made
-once: whoever is first writes it, everybody else finds it. Agreed positions ascend in every log. They go when the
-logs no longer hold what lies behind them.
+are these positions. With several, they agree on positions through documents that are made once (`meetings`).
 
 The pace is set from outside, by the process that runs the job, in a small file that is looked at in every round.
 So a job changes from aligned to unaligned and back while its query runs. Nothing but logs and this file is needed
@@ -16,7 +14,6 @@ to go on: a job does not depend on other jobs, nor on a server that keeps the sh
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
@@ -27,13 +24,12 @@ from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.log.log import EpochLog
-from tidelock.log.merging import Pace, Position, ahead, is_full, newer, next_position
+from tidelock.log.meetings import Meetings
+from tidelock.log.merging import Pace, Position, Waiting, ahead, is_full, newer, next_position, silent
 from tidelock.log.rounds import Reading
 from tidelock.log.sealed import seal, unseal
 
 _LOOK_EVERY = 0.01
-_KEPT_MEETINGS = 200
-"""Whoever is further behind than that takes a greater step, and meets the others later."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +59,24 @@ class Instruction:
 
 
 class InstructionFile:
-    """The instruction at a path, read again when it was replaced."""
+    """The instruction at a path.
+
+    It is read every time: a file that was replaced twice can have the inode and the time of the one seen before.
+    """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._seen: tuple[int, int] | None = None
+        self._path = Path(path)
+        self._seen = b""
         self._now = Instruction()
 
     def now(self) -> Instruction:
         """What is to be done now; a file that is not there says nothing special."""
         try:
-            state = Path(self._path).stat()
+            data = self._path.read_bytes()
         except FileNotFoundError:
             return self._now
-        if self._seen != (state.st_ino, state.st_mtime_ns):
-            self._now = Instruction(**json.loads(Path(self._path).read_text()))
-            self._seen = state.st_ino, state.st_mtime_ns
+        if data != self._seen:
+            self._now, self._seen = Instruction(**json.loads(data)), data
         return self._now
 
 
@@ -109,8 +107,9 @@ class Follower:
         self._clock = clock
         self._number = 0
         self._stepped_at: float | None = None
-        self._waiting_since: float | None = None
-        self._met: tuple[list[str], _Meetings] | None = None
+        self._still_since: float | None = None
+        self._waiting = Waiting()
+        self._met: tuple[list[str], Meetings] | None = None
 
     def first(self, starting: str) -> Position:
         """The position from which a new query starts: before the `earliest` epochs, or behind the `latest`."""
@@ -132,6 +131,8 @@ class Follower:
         name = json.dumps([self._number, key], sort_keys=True)
         found = self._find(name)
         if found is not None:
+            if found[0] != found[1]:
+                self._went()
             return found
         start = self._raised(position())
         end = self._step(start) or start
@@ -149,8 +150,12 @@ class Follower:
         if data is None:
             return None
         key, start, end = unseal(data, f"{self._first_log.shown}: {self._document}", _decision)
-        there = key == name and end.keys() == self._readings.keys()
-        return (start, end) if there and all(self.newest(log) >= at for log, at in end.items()) else None
+        if key != name or end.keys() != self._readings.keys():
+            return None
+        # An earlier run may have left it, and a log may have been cut otherwise since.
+        ends = {log: reading.ends() for log, reading in self._readings.items()}
+        moved = {log: at for log, at in end.items() if at != start[log]}
+        return (start, end) if _reaches(ends, moved) else None
 
     def _raised(self, position: Position) -> Position:
         """The position, where logs begin at a later epoch than the first."""
@@ -159,22 +164,27 @@ class Follower:
     def _step(self, start: Position) -> Position | None:
         """The next step; a query with other sources waits for it a while, any other asks again by itself."""
         began = self._clock()
+        if self._still_since is None:
+            self._still_since = began
         while True:
             instruction = self._instructions()
             end = self._next(start, instruction)
             if end is not None:
-                self._stepped_at, self._waiting_since = self._clock(), None
+                self._went()
                 return end
             waited = self._clock() - began
             if not self._mixed or instruction.closing or waited >= self._longest_wait(instruction):
                 return None
             time.sleep(_LOOK_EVERY)
 
+    def _went(self) -> None:
+        self._stepped_at, self._still_since = self._clock(), None
+
     def _longest_wait(self, instruction: Instruction) -> float:
-        """How long other sources of the query are held up: a subject that was silent once is not waited for."""
-        if not instruction.aligned or self._is_impatient(instruction):
-            return instruction.interval
-        return instruction.patience
+        """How long other sources of the query are held up: subjects that were silent once are not waited for."""
+        still = 0.0 if self._still_since is None else self._clock() - self._still_since
+        waits = instruction.aligned and still < instruction.patience
+        return instruction.patience if waits else instruction.interval
 
     def _next(self, start: Position, instruction: Instruction) -> Position | None:
         ends = {log: self._ends(reading, instruction) for log, reading in self._readings.items()}
@@ -184,8 +194,22 @@ class Follower:
             end = self._meet(start, ends, pace, met)
         else:
             end = next_position(start, ends, pace)
-        if end is None and self._waits_in_vain(instruction):
-            end = next_position(start, ends, replace(pace, impatient=True))
+        if end is not None:
+            self._waiting.all_went()
+            return end
+        return self._next_without(start, ends, pace, instruction.patience) if met else None
+
+    def _next_without(
+        self, start: Position, ends: Mapping[str, Sequence[Epoch]], pace: Pace, patience: float
+    ) -> Position | None:
+        """A local step, if the aligned subjects that are silent were waited for in vain."""
+        missed = silent(start, ends, pace.aligned)
+        pending = len(silent(start, ends, start)) < len(start)
+        if not self._waiting.is_over(missed, pending=pending, now=self._clock(), patience=patience):
+            return None
+        end = next_position(start, ends, replace(pace, impatient=True))
+        if end is not None:
+            self._waiting.went_without(missed)
         return end
 
     def _ends(self, reading: Reading, instruction: Instruction) -> list[Epoch]:
@@ -196,18 +220,6 @@ class Follower:
 
     def _is_due(self, instruction: Instruction) -> bool:
         return self._stepped_at is None or self._clock() - self._stepped_at >= instruction.interval
-
-    def _waits_in_vain(self, instruction: Instruction) -> bool:
-        """Whether to go on without the silent ones; remembers since when they are waited for."""
-        if not instruction.aligned:
-            return False
-        if self._waiting_since is None:
-            self._waiting_since = self._clock()
-        return self._is_impatient(instruction)
-
-    def _is_impatient(self, instruction: Instruction) -> bool:
-        since = self._waiting_since
-        return since is not None and self._clock() - since >= instruction.patience
 
     # -- positions that several jobs agree on
 
@@ -221,20 +233,19 @@ class Follower:
         here = {log: start[log] for log in met}
         meetings = self._meetings(met)
         while True:
-            agreed = meetings.agreed()
-            found = ahead(here, agreed)
+            found = ahead(here, [one for one in meetings.agreed() if _may_come(ends, one)])
             if found is not None:
                 return {**start, **others, **found} if _reaches(ends, found) else None
-            base = newer(here, agreed[-1]) if agreed else here
+            base = newer(here, meetings.newest() or here)
             proposed = next_position(base, {log: ends[log] for log in met}, pace)
             if proposed is None or not is_full(base, proposed, met):
                 return None
             if meetings.propose(proposed):
                 return {**start, **others, **proposed}
 
-    def _meetings(self, met: Sequence[str]) -> _Meetings:
+    def _meetings(self, met: Sequence[str]) -> Meetings:
         if self._met is None or self._met[0] != list(met):
-            self._met = list(met), _Meetings([self._readings[log].log for log in met])
+            self._met = list(met), Meetings([self._readings[log].log for log in met])
         return self._met[1]
 
     @property
@@ -246,53 +257,14 @@ class Follower:
         return max(reading.ends(), default=BEFORE_FIRST)
 
 
-class _Meetings:
-    """The agreed positions over some logs, in the store of the first of them."""
-
-    def __init__(self, logs: Sequence[EpochLog]) -> None:
-        self._logs = logs
-        names = json.dumps([log.header.id for log in logs]).encode()
-        self._prefix = f"meeting/{hashlib.sha256(names).hexdigest()[:16]}-"
-        self._known: dict[str, Position] = {}
-
-    def agreed(self) -> list[Position]:
-        """Those that are kept, oldest first."""
-        store = self._logs[0].store
-        known = {}
-        for name in store.names(self._prefix):
-            data = None if name in self._known else store.get(name)
-            if name in self._known:
-                known[name] = self._known[name]
-            elif data is not None:
-                known[name] = unseal(data, f"{self._logs[0].shown}: {name}", _position)
-        self._known = known
-        return list(known.values())
-
-    def propose(self, position: Position) -> bool:
-        """Make ``position`` the next one behind those of the last look; False if somebody else was faster."""
-        newest = next(reversed(self._known), None)
-        number = 0 if newest is None else int(newest.removeprefix(self._prefix)) + 1
-        made = self._logs[0].store.create(f"{self._prefix}{number:012}", seal({"at": dict(position)}))
-        if made:
-            self._forget()
-        return made
-
-    def _forget(self) -> None:
-        """Drop those that lie before what the logs hold, and more than enough others."""
-        heads = {log.header.id: log.head() for log in self._logs}
-        for place, (name, position) in enumerate(reversed(self._known.items())):
-            if place >= _KEPT_MEETINGS or (place and all(at <= heads[log] for log, at in position.items())):
-                self._logs[0].store.delete(name)
-
-
 def _reaches(ends: Mapping[str, Sequence[Epoch]], position: Position) -> bool:
     return all(at in ends[log] for log, at in position.items())
 
 
+def _may_come(ends: Mapping[str, Sequence[Epoch]], position: Position) -> bool:
+    """Whether a position is there or to come; it never comes where a log was cut otherwise meanwhile."""
+    return all(at in ends[log] or at > max(ends[log], default=BEFORE_FIRST) for log, at in position.items())
+
+
 def _decision(fields: dict[str, Any]) -> tuple[str, Position, Position]:
     return fields["key"], fields["start"], fields["end"]
-
-
-def _position(fields: dict[str, Any]) -> Position:
-    at: dict[str, Epoch] = fields["at"]
-    return at

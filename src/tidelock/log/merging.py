@@ -1,6 +1,8 @@
 """Where the next batch of a job ends in each of the subjects that it follows. Pure: no I/O, no clock.
 
-Theory of operation ------------------- A job stands at a *position*: one epoch of every subject. A *step* takes it
+Theory of operation
+-------------------
+A job stands at a *position*: one epoch of every subject. A *step* takes it
 to another position, forward in at least one subject and back in none. Steps of a job that is not aligned take
 whatever is there, whenever the job's own interval is over. Aligned subjects are taken epoch by epoch: one entry of
 each of them makes one step (the merged marker of Epoch Alignment, section 4.4.1), as soon as all of them have one.
@@ -9,8 +11,9 @@ Two rules keep an aligned job from falling behind for ever, or waiting for ever 
 
 * subjects of different rates: what a fast one has published since is shared out among the epochs of the slow one,
   so a step takes several of its entries and ends on an epoch all the same;
-* a subject that is silent for longer than the job's patience is not waited for: a *local* step takes what the
-  others have. The next step that all take part in is aligned again.
+* a subject that was waited for longer than the job's patience is given up: a *local* step takes what the others
+  have, and so does every further one until that subject has something again. Then it is waited for as before
+  (`Waiting`). The next step that all take part in is aligned again.
 
 A job that has fallen behind by `BEHIND` steps or more takes several at once, up to `MOST`, and ends on an epoch
 too.
@@ -22,7 +25,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from tidelock.epochs import Epoch
 
@@ -46,6 +50,38 @@ class Pace:
     aligned: Mapping[str, Epoch]
     due: bool = True
     impatient: bool = False
+
+
+@dataclass
+class Waiting:
+    """For how long a job waits for subjects that are silent. Time is an argument.
+
+    Waiting begins when something is there that cannot be taken alone, not when a subject falls silent: of two
+    subjects that publish rarely, the first one to do so is no reason to go on without the other.
+    """
+
+    _since: float | None = None
+    _given_up: AbstractSet[str] = field(default_factory=frozenset)
+
+    def is_over(self, silent: AbstractSet[str], *, pending: bool, now: float, patience: float) -> bool:
+        """Whether to go on without those that are ``silent``; ``pending``: there is something to go on with."""
+        self._given_up &= silent
+        if not pending:
+            self._since = None
+            return False
+        if silent and silent <= self._given_up:
+            return True
+        if self._since is None:
+            self._since = now
+        return now - self._since >= patience
+
+    def went_without(self, silent: AbstractSet[str]) -> None:
+        """A local step was made: these are given up until they have something again."""
+        self._since, self._given_up = None, self._given_up | silent
+
+    def all_went(self) -> None:
+        """A step was made that had something of everybody."""
+        self._since, self._given_up = None, frozenset()
 
 
 def next_position(position: Position, ends: Mapping[str, Sequence[Epoch]], pace: Pace) -> Position | None:
@@ -87,6 +123,11 @@ def ahead(position: Position, agreed: Iterable[Position]) -> Position | None:
     if not open_:
         return None
     return open_[0] if len(open_) < BEHIND else open_[min(len(open_), MOST) - 1]
+
+
+def silent(position: Position, ends: Mapping[str, Sequence[Epoch]], logs: Iterable[str]) -> frozenset[str]:
+    """Those of ``logs`` that hold nothing behind ``position``."""
+    return frozenset(log for log in logs if log in position and not _behind(position[log], ends[log]))
 
 
 def newer(one: Position, other: Position) -> dict[str, Epoch]:

@@ -106,6 +106,7 @@ class Aligner:
         self._url = home.coordinator or default_coordinator()
         self._ended = threading.Event()
         self._closing = False
+        self._instructing = threading.Lock()
         self._tree: Tree | None = None
         self._tried = self._told = 0.0
         self._away = False
@@ -113,7 +114,7 @@ class Aligner:
         self._rows: list[dict[str, Any]] = []
         self._reported: tuple[Any, ...] = ()
         self.source = self._kept()
-        self._instruct()
+        self._instruct(self.source)
 
     # -- at the start
 
@@ -137,11 +138,17 @@ class Aligner:
         """Speak and listen until `end` is called."""
         try:
             while not self._ended.wait(_LOOK_EVERY):
-                self._advance()
-                self._try_to_talk()
+                self._look()
             self._try_to_talk(last=True)
         finally:
             self._close()
+
+    def _look(self) -> None:
+        try:
+            self._advance()
+            self._try_to_talk()
+        except OSError:
+            return  # no room in the home: what was not written is tried again with the next look
 
     def end(self) -> None:
         """Let `run` return."""
@@ -150,7 +157,7 @@ class Aligner:
     def closing(self) -> None:
         """Let nobody wait for a subject any more: the job is about to stop."""
         self._closing = True
-        self._instruct()
+        self._instruct(self.source)
 
     # -- the machine
 
@@ -172,24 +179,27 @@ class Aligner:
         self._become(source)
 
     def _become(self, source: Source) -> None:
-        before, self.source = self.source, source
+        before = self.source
         if _mode(source) != _mode(before):
+            # Nothing is told of what is not durable, and what could not be written is tried again.
             self._home.seal_document("alignment", source.to_document())
-            self._instruct()
+            self._instruct(source)
+        self.source = source
         if source.state is not before.state:
             self._events.add("alignment", None, _told(source))
 
-    def _instruct(self) -> None:
+    def _instruct(self, source: Source) -> None:
         aligned = {
             self._its.logs[subject].header.id: start
-            for subject, start in self.source.aligned.items()
+            for subject, start in source.aligned.items()
             if subject in self._its.logs
         }
         usual = self._usual
         self._home.root.mkdir(parents=True, exist_ok=True)
-        Instruction(aligned, usual.interval, usual.patience, self._closing, usual.last).write(
-            self._home.instruction
-        )
+        with self._instructing:  # `closing` comes from another thread, and is not to be taken back
+            Instruction(aligned, usual.interval, usual.patience, self._closing, usual.last).write(
+                self._home.instruction
+            )
 
     # -- the tree
 

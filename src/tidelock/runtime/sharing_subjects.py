@@ -60,6 +60,8 @@ class SharedSubject:
         except Fenced:
             self._let_go()
         except BackendUnavailable as trouble:
+            # Whether the newest epoch was published is in the log: begin again from what it says.
+            self._combiner = None
             self._events.add("outage", None, f"subject {self._subject.name} waits: {trouble}")
 
     def _ask(self) -> None:
