@@ -176,7 +176,9 @@ class Directory:
         return _job(name, fields)
 
     def register(self, job: Job) -> None:
-        """Make ``job`` known. Idempotent. Commands for an earlier job of that name, in another home, are not for it.
+        """Make ``job`` known. Idempotent.
+
+        What was said to or by an earlier job of that name, in another home, goes.
 
         Raises:
             PipelineError: another job of that name runs, or the jobs would follow each other in a cycle.
@@ -187,8 +189,6 @@ class Directory:
                 f"a job {job.name} runs already, in {known.home}: give this pipeline another name, or "
                 "stop that one"
             )
-        if known is not None and known.identity != job.identity:
-            self._delete(f"/jobs/{job.name}")
         self._write(f"/jobs/{job.name}", job.to_fields())
         # Registered first and checked afterwards: of several that close a cycle together the last one sees it.
         cycle = find_cycle({name: one.record for name, one in self.jobs().items()}, job.name)
@@ -199,6 +199,9 @@ class Directory:
                 "cycle, because each would wait for an epoch of the other; put the loop into one job, with "
                 "Pipeline.feedback"
             )
+        if known is not None and known.identity != job.identity:
+            for node in ("command", "source", "epochs"):
+                self._delete(f"/jobs/{job.name}/{node}")
 
     def forget(self, job: str) -> None:
         """Let a job be unknown: what it publishes is withdrawn, and nobody hears of it any more.
