@@ -55,6 +55,8 @@ PURE = (
     "planning",
     "recovery",
     "log.window",
+    "log.merging",
+    "alignment.landscape",
     "alignment.machine",
     "dashboard.view",
 )

@@ -179,12 +179,10 @@ class Source:
         if consumer is None:
             return self
         consumer = replace(consumer, position=position)
-        if consumer.start is not None:
-            consumer = _arrived(consumer)
-        elif consumer.state in (State.CATCHING_UP, State.READY):
+        if consumer.start is None and consumer.state in (State.CATCHING_UP, State.READY):
             near = State.READY if is_near(position, completed) else State.CATCHING_UP
             consumer = replace(consumer, state=near)
-        return replace(self, consumers={**self.consumers, subject: consumer})
+        return replace(self, consumers={**self.consumers, subject: _arrived(consumer)})
 
     # -- the document that a home keeps
 
@@ -214,8 +212,9 @@ def is_near(position: Epoch, completed: Sequence[Epoch]) -> bool:
 
 def _arrived(consumer: Consumer) -> Consumer:
     """As far as its position says: a job that goes back to an older snapshot has yet to arrive again."""
-    there = consumer.start is not None and consumer.position >= consumer.start
-    return replace(consumer, state=State.ALIGNED if there else State.READY)
+    if consumer.start is None:
+        return consumer
+    return replace(consumer, state=State.ALIGNED if consumer.position >= consumer.start else State.READY)
 
 
 def _consumer(fields: Mapping[str, Any]) -> Consumer:
