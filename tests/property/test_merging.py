@@ -1,0 +1,152 @@
+"""Steps through subjects: forward only, on boundaries only, everything once, and never stuck."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelock.log.merging import BEHIND, MOST, Pace, Waiting, next_position, silent
+
+NAMES = "abc"
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """A position, and the boundaries of what the logs hold around it."""
+    position, ends = {}, {}
+    for name in NAMES[: draw(st.integers(1, 3))]:
+        sizes = draw(st.lists(st.integers(1, 3), max_size=30))
+        ends[name] = [sum(sizes[: n + 1]) - 1 for n in range(len(sizes))]
+        position[name] = draw(st.sampled_from([-1, *ends[name]]))
+    return position, ends
+
+
+paces = st.builds(
+    Pace,
+    aligned=st.dictionaries(st.sampled_from(NAMES), st.integers(-1, 40)),
+    due=st.booleans(),
+    impatient=st.booleans(),
+)
+
+
+def news(position: dict[str, int], ends: dict[str, list[int]], name: str) -> list[int]:
+    return [end for end in ends[name] if end > position[name]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(where=logs(), pace=paces)
+def test_a_step_goes_forward_to_boundaries_and_moves_somewhere(
+    where: tuple[dict[str, int], dict[str, list[int]]], pace: Pace
+) -> None:
+    position, ends = where
+    step = next_position(position, ends, pace)
+    if step is None:
+        return
+    assert step.keys() == position.keys()
+    assert step != position
+    for name, at in step.items():
+        assert at == position[name] or at in news(position, ends, name)
+
+
+@settings(max_examples=300, deadline=None)
+@given(where=logs(), pace=paces)
+def test_what_a_step_takes_of_aligned_subjects(
+    where: tuple[dict[str, int], dict[str, list[int]]], pace: Pace
+) -> None:
+    position, ends = where
+    step = next_position(position, ends, pace)
+    stepped = [n for n in position if n in pace.aligned and position[n] >= pace.aligned[n]]
+    there = {name: news(position, ends, name) for name in position}
+    if stepped and all(there[name] for name in stepped):
+        assert step is not None
+        assert all(step[name] > position[name] for name in stepped), "all of them go"
+        slowest = min(len(there[name]) for name in stepped)
+        taken = {name: there[name].index(step[name]) + 1 for name in stepped}
+        assert min(taken.values()) == (1 if slowest < BEHIND else min(slowest, MOST))
+    for name, start in pace.aligned.items():
+        if step is not None and name in step and position[name] < start < step[name]:
+            assert there[name][0] == step[name], "only an entry that holds its start takes a subject past it"
+
+
+@settings(max_examples=300, deadline=None)
+@given(where=logs(), pace=paces)
+def test_whoever_has_no_patience_never_waits(
+    where: tuple[dict[str, int], dict[str, list[int]]], pace: Pace
+) -> None:
+    position, ends = where
+    pace = Pace(pace.aligned, due=True, impatient=True)
+    pending = any(news(position, ends, name) for name in position)
+    assert (next_position(position, ends, pace) is not None) == pending
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    publishing=st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=1, max_size=150),
+    rates=st.fixed_dictionaries({name: st.integers(1, 5) for name in NAMES}),
+)
+def test_the_backlog_stays_bounded_and_everything_is_taken_once(
+    publishing: list[set[str]], rates: dict[str, int]
+) -> None:
+    """After every publication a job steps as often as it can; all subjects publish at rates of their own."""
+    at = dict.fromkeys(NAMES, -1)
+    ends: dict[str, list[int]] = {name: [] for name in NAMES}
+    pace = Pace(dict.fromkeys(NAMES, -1))
+    taken: dict[str, list[int]] = {name: [] for name in NAMES}
+    for who in publishing:
+        for name in who:
+            ends[name] += range(len(ends[name]), len(ends[name]) + rates[name])
+        while (step := next_position(at, ends, pace)) is not None:
+            for name in NAMES:
+                taken[name] += [end for end in ends[name] if at[name] < end <= step[name]]
+            at = dict(step)
+        assert not all(news(at, ends, name) for name in NAMES)
+        assert silent(at, ends, NAMES), "somebody has nothing left, and the others wait for that one only"
+    final = next_position(at, ends, Pace(pace.aligned, impatient=True)) or at
+    for name in NAMES:
+        taken[name] += [end for end in ends[name] if at[name] < end <= final[name]]
+    assert taken == ends
+
+
+@settings(max_examples=100, deadline=None)
+@given(fast=st.lists(st.integers(1, 4), min_size=1, max_size=200))
+def test_with_the_slowest_nobody_falls_behind(fast: list[int]) -> None:
+    """One entry of a slow subject at a time, any number of a fast one: the fast one is taken up to its end."""
+    at, ends = {"fast": -1, "slow": -1}, {"fast": list[int](), "slow": list[int]()}
+    pace = Pace({"fast": -1, "slow": -1})
+    for size in fast:
+        ends["fast"] += range(len(ends["fast"]), len(ends["fast"]) + size)
+        ends["slow"].append(len(ends["slow"]))
+        step = next_position(at, ends, pace)
+        assert step == {"fast": ends["fast"][-1], "slow": ends["slow"][-1]}
+        at = dict(step)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 7), st.sets(st.sampled_from(NAMES)), st.sampled_from(["went", "without", "no"])),
+        max_size=30,
+    )
+)
+def test_waiting_ends_after_patience_and_not_before_something_was_held_up(
+    looks: list[tuple[float, set[str], str]],
+) -> None:
+    waiting, now, held_up_since = Waiting(), 0.0, None
+    for seconds, missed, then in looks:
+        now += seconds
+        pending = len(missed) < len(NAMES)
+        held_up_since = (now if held_up_since is None else held_up_since) if pending else None
+        over = waiting.is_over(frozenset(missed), pending=pending, now=now, patience=10.0)
+        if held_up_since is None:
+            assert not over
+        elif now - held_up_since >= 10.0:
+            assert over
+        if over and then == "without":
+            waiting.went_without(frozenset(missed))
+            held_up_since = None
+            assert not missed or waiting.is_over(frozenset(missed), pending=True, now=now, patience=10.0)
+        elif not missed and then == "went":
+            waiting.all_went()
+            held_up_since = None
+            assert not waiting.is_over(frozenset("a"), pending=True, now=now, patience=10.0)
+            waiting.all_went()
