@@ -59,6 +59,7 @@ class Agreeing(RuleBasedStateMachine):
         assert made is not stale, "who has seen the newest is heard, and nobody else"
         if made:
             self.agreed.append(position)
+            assert len(self.logs[0].store.names("meeting/")) <= KEPT
 
     @rule(job=jobs, times=st.integers(1, KEPT + 3))
     def agree_often(self, job: int, times: int) -> None:
@@ -107,8 +108,7 @@ class Agreeing(RuleBasedStateMachine):
         stale = self.looked.pop(job) != (self.agreed[-1] if self.agreed else None)
         made = len(self.logs[0].store.made)
         with pytest.MonkeyPatch.context() as patch:
-            for step in ("_read", "_forget"):
-                patch.setattr(self.jobs[job], step, _die)
+            patch.setattr(self.jobs[job], "_counts", _die)
             try:
                 self.jobs[job].propose(position)
             except Died:
@@ -138,10 +138,6 @@ class Agreeing(RuleBasedStateMachine):
         for one, two in zip(self.agreed, self.agreed[1:], strict=False):
             assert all(two[name] > at for name, at in one.items())
 
-    @invariant()
-    def only_so_many_are_left(self) -> None:
-        assert len(self.logs[0].store.names("meeting/")) <= KEPT + 3 + 2 * JOBS
-
     def teardown(self) -> None:
         if hasattr(self, "patch"):
             self.patch.undo()
@@ -152,4 +148,4 @@ def _die(*_: object) -> None:
 
 
 TestAgreeing = Agreeing.TestCase
-TestAgreeing.settings = settings(max_examples=250, stateful_step_count=40, deadline=None, print_blob=True)
+TestAgreeing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, print_blob=True)
