@@ -41,7 +41,7 @@ class Instruction:
         interval: How often an unaligned job makes an epoch, in seconds.
         patience: For how many seconds an aligned job waits for a subject that is silent.
         closing: The query is about to be stopped: nothing is waited for.
-        last: An epoch that a job with a single subject is not to pass.
+        last: An epoch that a job with a single subject, and no other source, is not to pass.
     """
 
     aligned: Mapping[str, Epoch] = field(default_factory=dict)
@@ -214,8 +214,8 @@ class Follower:
 
     def _ends(self, reading: Reading, instruction: Instruction) -> list[Epoch]:
         ends = reading.ends()
-        if instruction.last is None or len(self._readings) > 1:
-            return ends
+        if instruction.last is None or self._mixed or len(self._readings) > 1:
+            return ends  # the job's epochs are not those of the log
         return [end for end in ends if end <= instruction.last]
 
     def _is_due(self, instruction: Instruction) -> bool:

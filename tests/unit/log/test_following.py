@@ -71,6 +71,11 @@ class TestUnaligned:
         subjects.publish("aaa")
         assert job.run() == [(1,)]
 
+    def test_a_job_with_other_sources_counts_otherwise(self, subjects: Subjects, clock: Clock) -> None:
+        job = FollowingJob([subjects.logs["a"]], clock, last=1, mixed=True)
+        subjects.publish("aaa")
+        assert job.ask(job.sources[0]) == ({"a": -1}, {"a": 2})
+
 
 class TestAligned:
     def test_one_epoch_of_each_per_step_as_soon_as_all_have_one(
