@@ -1,0 +1,113 @@
+"""What speaks for a running job, when its home has no room and when the store of a shared subject is away."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.log_store_contract import SCHEMA, covers, publish
+
+from tidelock.alignment.directory import Directory, Job, Subject
+from tidelock.alignment.machine import CatchUp, Source, State
+from tidelock.coordination import open_tree
+from tidelock.errors import BackendUnavailable
+from tidelock.log import EpochLog
+from tidelock.log.following import InstructionFile
+from tidelock.runtime.aligning import Aligner, Neighbours
+from tidelock.runtime.events import Events
+from tidelock.runtime.home import Home
+from tidelock.runtime.sharing_subjects import SharedSubject
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(str(tmp_path / "home"))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> EpochLog:
+    return EpochLog.create(f"file:{tmp_path}/s", SCHEMA, identity="s")
+
+
+def aligner(home: Home, log: EpochLog, aligned: tuple[str, ...] = ()) -> Aligner:
+    job = Job("job", "/home", "1", {"s": "job.s"}, ())
+    its = Neighbours(job, {}, {"s": log}, aligned)
+    return Aligner(its, home, Events(home), interval=1.0, patience=2.0, last_epoch=None)
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def kept(home: Home) -> Source | None:
+    return home.sealed_document("alignment", lambda fields: Source.from_document(fields, ["s"]))
+
+
+@pytest.mark.parametrize("failing", ["seal_document", "instruction"])
+def test_a_mode_that_could_not_be_written_is_neither_told_nor_forgotten(
+    home: Home, log: EpochLog, coordinator: str, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    speaker = aligner(home, log)
+    with open_tree(coordinator) as tree:
+        known = Directory(tree)
+        known.give("job", CatchUp(1, ("s",)), -1)
+        with monkeypatch.context() as patch:
+            if failing == "instruction":
+                patch.setattr("tidelock.log.following.Instruction.write", full)
+            else:
+                patch.setattr(home, failing, full)
+            speaker._look()
+        assert speaker.source.state is State.UNALIGNED
+        assert known.reported("job", ["s"]).number == 0
+        speaker._look()
+        assert speaker.source.state is State.CATCHING_UP
+        assert known.reported("job", ["s"]) == kept(home) == speaker.source
+    speaker._close()
+
+
+def test_a_job_that_is_killed_goes_on_in_the_mode_that_it_was_in(
+    home: Home, log: EpochLog, coordinator: str
+) -> None:
+    with open_tree(coordinator) as tree:
+        Directory(tree).give("job", CatchUp(1, ("s",)), -1)
+    killed = aligner(home, log)
+    killed._look()
+    killed._look()
+    assert killed.source.state is State.READY
+    killed._close()
+    assert aligner(home, log).source == killed.source
+
+
+def test_closing_is_not_taken_back(home: Home, log: EpochLog) -> None:
+    speaker = aligner(home, log, aligned=("s",))
+    instruction = InstructionFile(str(home.instruction))
+    assert (instruction.now().aligned, instruction.now().closing) == ({"s": -1}, False)
+    speaker.closing()
+    speaker._instruct(Source.of(["s"]))
+    assert (instruction.now().aligned, instruction.now().closing) == ({}, True)
+
+
+def test_after_an_outage_a_subject_is_combined_from_what_its_log_says(
+    tmp_path: Path, home: Home, log: EpochLog, coordinator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
+    subject = Subject("s", log.url, SCHEMA, shared=True)
+    with open_tree(coordinator) as tree:
+        Directory(tree).publish(subject, "job", own.url)
+    publish(own.take_over("job"), covers(0), [1])
+    shared = SharedSubject(subject, "job", coordinator, 1.0, Events(home))
+
+    def away(*_: Any) -> None:
+        raise BackendUnavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelock.log.files.FileStore.publish", away)
+        shared._look()
+    before = log.store.holder()
+    shared._asked = 0.0
+    shared._look()
+    assert log.ranges() == [covers(0)]
+    assert log.store.holder() != before, "it has begun again"
+    shared._let_go()
