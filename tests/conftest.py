@@ -12,6 +12,9 @@ from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
 # Every JVM of the tests has a short life: the second compiler and parallel collectors cost more than they bring.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# Before anybody imports them, whichever tests are collected first.
+pytest.register_assert_rewrite("tests.contract.log_store_contract", "tests.following")
+
 
 @pytest.fixture(autouse=True)
 def coordinator(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
