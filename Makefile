@@ -34,7 +34,7 @@ check: $(ready) ## lint, format, types, and imports that go down only
 	$(bin)/mypy
 	$(bin)/pytest -q tests/unit/test_layering.py
 
-bench: $(ready) ## the epoch log against Spark's own file stream; BENCH=recovery: segments against one query; BENCH=cache: state in Redis against state in Spark
+bench: $(ready) ## the epoch log against Spark's own file stream; BENCH=recovery: segments against one query; BENCH=cache: state in Redis against state in Spark; BENCH=alignment: aligned jobs against unaligned ones
 	@$(java) $(bin)/python benchmarks/$(BENCH).py $(ARGS)
 
 lock: ## resolve the dependencies again (needs uv); ARGS=--upgrade takes the newest

@@ -24,7 +24,7 @@ WINDOW = "8 seconds"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS hotness (since, pull_request, hotness, epoch, PRIMARY KEY (since, pull_request));
-CREATE TABLE IF NOT EXISTS epochs (epoch PRIMARY KEY, delivered_at, taken);
+CREATE TABLE IF NOT EXISTS epochs (epoch PRIMARY KEY, begun_at, delivered_at, taken);
 """
 
 
@@ -45,7 +45,10 @@ def reduce_issues(issue_comments: DataFrame, issues: DataFrame) -> DataFrame:
 
 
 def reduce_pull_requests(hot_issues: DataFrame, pull_request_comments: DataFrame) -> DataFrame:
-    """Pull requests of the present window: `since`, `pull_request`, `hotness`, `taken`."""
+    """Pull requests of the present window: `since`, `pull_request`, `hotness`, `taken`, `begun`.
+
+    `begun` is the moment at which the batch began that has computed the row.
+    """
     through_issues = hot_issues.selectExpr("at", "pull_request", "struct(issue, comments) AS change", "taken")
     direct = pull_request_comments.selectExpr("at", "pull_request", "NULL AS change", "NULL AS taken")
     reduced = (
@@ -56,7 +59,8 @@ def reduce_pull_requests(hot_issues: DataFrame, pull_request_comments: DataFrame
             F.max("taken").alias("taken"),
         )
     )
-    return reduced.select(F.col("window.start").alias("since"), "pull_request", "hotness", "taken")
+    since, begun = F.col("window.start").alias("since"), F.current_timestamp().alias("begun")
+    return reduced.select(since, "pull_request", "hotness", "taken", begun)
 
 
 def _sum_of_newest(changes: Column) -> Column:
@@ -73,6 +77,7 @@ def _sum_of_newest(changes: Column) -> Column:
 def store(path: str, hotness: DataFrame, epoch: int) -> None:
     """Keep the newest hotness, and when the epoch came with comments of which moments: one transaction."""
     rows = hotness.collect()
+    begun = max((row["begun"].timestamp() for row in rows), default=None)
     moments = sorted({row["taken"].timestamp() for row in rows if row["taken"] is not None})
     with closing(sqlite3.connect(path, timeout=60)) as database, database:
         database.executescript(_TABLES)
@@ -80,6 +85,5 @@ def store(path: str, hotness: DataFrame, epoch: int) -> None:
             "INSERT OR REPLACE INTO hotness VALUES (?, ?, ?, ?)",
             [(row["since"].timestamp(), row["pull_request"], row["hotness"], epoch) for row in rows],
         )
-        database.execute(
-            "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)", (epoch, time.time(), json.dumps(moments))
-        )
+        told = (epoch, begun, time.time(), json.dumps(moments))
+        database.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?, ?)", told)
