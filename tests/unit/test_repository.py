@@ -9,7 +9,15 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-java.lock", "requirements-redis.lock")
-SCRIPTS = (".ci/run", "scripts/bootstrap.sh", "scripts/install.sh", "scripts/java.sh", "scripts/redis.sh")
+SCRIPTS = (
+    ".ci/run",
+    "scripts/bootstrap.sh",
+    "scripts/install.sh",
+    "scripts/java.sh",
+    "scripts/kafka.sh",
+    "scripts/maven.sh",
+    "scripts/redis.sh",
+)
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 
 
