@@ -14,9 +14,9 @@ SCRIPTS = (
     "scripts/bootstrap.sh",
     "scripts/install.sh",
     "scripts/java.sh",
-    "scripts/kafka.sh",
     "scripts/maven.sh",
     "scripts/redis.sh",
+    "scripts/zookeeper.sh",
 )
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -65,6 +65,18 @@ def test_a_lock_answers_every_requirement(lock: str) -> None:
     """Whoever adds a dependency must also run `make lock`."""
     locked = {_name(entry) for entry in _entries(lock)}
     assert {_name(requirement) for requirement in _asked_for()[lock]} <= locked
+
+
+@pytest.mark.parametrize(
+    "pom", sorted((REPOSITORY / "scripts" / "servers").glob("*.xml")), ids=lambda pom: pom.stem
+)
+def test_a_server_is_pinned_and_hashed(pom: Path) -> None:
+    text = pom.read_text(encoding="utf-8")
+    assert "://" not in text
+    assert not re.findall(r"<version>[^<]*[^\w.\-<][^<]*</version>", text), "a range of versions"
+    sums = pom.with_suffix(".sha256").read_text(encoding="utf-8").splitlines()
+    assert sums
+    assert not [line for line in sums if not re.fullmatch(r"[0-9a-f]{64}  \S+\.jar", line)]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
