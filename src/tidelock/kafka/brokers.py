@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tidelock.errors import BackendUnavailable, TidelockError
 from tidelock.kafka.errors import is_missing_topic, is_refusal, translate
@@ -30,6 +30,7 @@ Answer = TypeVar("Answer")
 Client = TypeVar("Client")
 
 _PAUSE = 0.05
+_LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _POLL = 0.005
 _FILES = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
 
@@ -138,6 +139,33 @@ class Brokers:
 
         return self._patiently(ask, topic)
 
+    def ends(self, topic: str) -> list[int]:
+        """The offsets, by partition, before which all transactions are decided.
+
+        Raises:
+            MissingTopic: there is no such topic.
+            BackendUnavailable: no answer in time.
+        """
+        return self._offsets(topic, _LATEST)
+
+    def beginnings(self, topic: str) -> list[int]:
+        """The offsets of the oldest records, by partition; raises as `ends` does."""
+        return self._offsets(topic, _EARLIEST)
+
+    def _offsets(self, topic: str, which: OffsetSpec) -> list[int]:
+        count = self.partitions(topic)
+        if not count:
+            raise MissingTopic(topic)
+        wanted = {TopicPartition(topic, partition): which for partition in range(count)}
+
+        def ask(patience: float) -> list[int]:
+            level = IsolationLevel.READ_COMMITTED
+            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=patience)
+            found = {place.partition: answer.result().offset for place, answer in answers.items()}
+            return [found[partition] for partition in range(count)]
+
+        return self._patiently(ask, topic)
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is none."""
 
@@ -196,9 +224,10 @@ class Brokers:
                 return
             if error is not None and is_refusal(error):
                 raise self.translate(error)
-            if message is not None and error is None:
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            if message is not None and (error is None or at_end):
                 at, deadline = message.offset() or 0, time.monotonic() + self.location.timeout
-                if at <= last:
+                if at <= last and not at_end:
                     yield message
             elif time.monotonic() > deadline:
                 raise self.translate(error or KafkaError(KafkaError._TIMED_OUT))
@@ -241,6 +270,8 @@ class Brokers:
     def _reader(self) -> Consumer:
         # What is asked for is there, so nothing is waited for; what lies behind it is not wanted.
         waiting = {"fetch.wait.max.ms": 1, "queued.max.messages.kbytes": 8192, "auto.offset.reset": "error"}
+        # The last offsets of a range may be those of records that nobody sees: ends of transactions.
+        waiting["enable.partition.eof"] = True
         return self._client("reader", lambda: Consumer(self._consuming() | waiting))
 
     def _client(self, name: str, make: Callable[[], Client]) -> Client:

@@ -97,6 +97,18 @@ class Location:
         return f"{scheme}://{f'{who}@' if who else ''}{self.servers}{path}{query}"
 
 
+def parse_servers(servers: str) -> Location:
+    """The brokers that ``servers`` names: a Kafka URL, or `host:9092,host:9092` as Kafka's own clients take it.
+
+    Raises:
+        PipelineError: it names none.
+    """
+    here = parse(servers if "://" in servers else f"kafka://{servers}")
+    if here.path:
+        raise PipelineError(f"{here.shown}: the brokers alone are wanted here, without a path: kafka://host:9092")
+    return here
+
+
 def parse(url: str) -> Location:
     """The place that ``url`` names.
 

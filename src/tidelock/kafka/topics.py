@@ -54,6 +54,12 @@ def _make(
         time.sleep(_PAUSE)
 
 
+def ensure_any(brokers: Brokers, topic: str) -> None:
+    """See that a topic exists; if it has to be made, it is made as the brokers make topics. Idempotent."""
+    if not brokers.partitions(topic):
+        _make(brokers, topic, _AS_THE_BROKERS_SAY, replication=None, settings={})
+
+
 def check_keeps_data(brokers: Brokers, topic: str) -> None:
     """See that a topic keeps what it is given.
 
