@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kafka_servers import KafkaServer, KafkaServers
 from tests.redis_servers import RedisServer, RedisServers
 from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
 
@@ -58,3 +59,25 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 def zookeeper_url(zookeeper_server: ZooKeeperServer) -> str:
     """A tree in the shared server that only this test knows."""
     return f"{zookeeper_server.url}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """One broker for all tests that do it no harm."""
+    servers = KafkaServers(tmp_path_factory.mktemp("kafka"))
+    yield servers.start()
+    servers.close()
+
+
+@pytest.fixture
+def kafka_url(kafka_server: KafkaServer) -> str:
+    """A place on the shared broker that only this test knows."""
+    return f"{kafka_server.url}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def kafka_servers(tmp_path: Path) -> Iterator[KafkaServers]:
+    """Starts brokers that belong to one test."""
+    servers = KafkaServers(tmp_path)
+    yield servers
+    servers.close()

@@ -14,6 +14,7 @@ SCRIPTS = (
     "scripts/bootstrap.sh",
     "scripts/install.sh",
     "scripts/java.sh",
+    "scripts/kafka.sh",
     "scripts/maven.sh",
     "scripts/redis.sh",
     "scripts/zookeeper.sh",

@@ -28,6 +28,19 @@ def _redis_store(url: str) -> LogStore:
     return RedisStore(url)
 
 
+def _kafka_store(url: str) -> LogStore:
+    """A log in Kafka; the package for it is loaded with the first one."""
+    try:
+        from tidelock.log.kafka_store import KafkaStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "confluent_kafka":
+            raise
+        raise PipelineError("logs in Kafka need the package confluent-kafka: install tidelock[kafka]") from missing
+    return KafkaStore(url)
+
+
 register_store("file", FileStore)
+register_store("kafka", _kafka_store)
+register_store("kafkas", _kafka_store)
 register_store("redis", _redis_store)
 register_store("rediss", _redis_store)

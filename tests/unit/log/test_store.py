@@ -16,5 +16,5 @@ def test_the_examples_in_the_docstrings_run() -> None:
 
 
 def test_a_scheme_that_nobody_answers_for() -> None:
-    with pytest.raises(PipelineError, match=r"the scheme must be one of .*file:, redis:, rediss:"):
+    with pytest.raises(PipelineError, match=r"must be one of .*file:, kafka:, kafkas:, redis:, rediss:"):
         open_store("gopher://host/log")
