@@ -97,7 +97,7 @@ def test_after_an_outage_a_subject_is_combined_from_what_its_log_says(
     with open_tree(coordinator) as tree:
         Directory(tree).publish(subject, "job", own.url)
     publish(own.take_over("job"), covers(0), [1])
-    shared = SharedSubject(subject, "job", coordinator, 1.0, Events(home))
+    shared = SharedSubject(subject, "job", coordinator, 1.0, Events(home), producers=1)
 
     def away(*_: Any) -> None:
         raise BackendUnavailable("no answer")
