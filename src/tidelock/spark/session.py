@@ -87,8 +87,9 @@ def _daemon(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     On a machine of its own an executor may have another Python, and there a daemon that is not found would leave
     no task running.
     """
-    submitted = _submitted()
-    if not master.startswith("local") or submitted.contains(_DAEMON):
+    # A JVM that this process has started also tells what an earlier session was given: that is nobody's wish.
+    submitted = dict(_submitted().getAll()) if _GATEWAY in os.environ else {}
+    if not master.startswith("local") or _DAEMON in submitted:
         return {}
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # The JVM hands its own environment on, which is that of this process only if this process starts it.
