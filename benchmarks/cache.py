@@ -80,6 +80,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, nargs="*", default=[10_000, 100_000, 1_000_000], help="recovery")
     parser.add_argument("--failures", type=int, default=3, help="how often each thing fails")
     parser.add_argument("--operators", type=int, default=6, help="of the chain")
+    parser.add_argument("--together", type=int, nargs="*", help="how many fail at once, if not 1 to all; failures")
+    parser.add_argument("--places", type=int, nargs="*", help="which one fails, if not each; position")
     parser.add_argument("--fixed-keys", type=int, default=100_000, help="failures, position and interval")
     parser.add_argument("--snapshot-every", type=int, default=10, help="epochs; recovery, failures and position")
     parser.add_argument("--intervals", type=int, nargs="*", default=[2, 5, 10, 20, 40], help="epochs; interval")
@@ -118,12 +120,13 @@ class Bench:
 
     def failures(self) -> list[dict[str, Any]]:
         names = operator_names(self._args.operators)
-        wanted = [names[:count] for count in range(1, len(names) + 1)]
-        return self._compared("failures", wanted, [len(together) for together in wanted])
+        counts = self._args.together or list(range(1, len(names) + 1))
+        return self._compared("failures", [names[:count] for count in counts], counts)
 
     def position(self) -> list[dict[str, Any]]:
         names = operator_names(self._args.operators)
-        return self._compared("position", [[name] for name in names], list(range(1, len(names) + 1)))
+        places = self._args.places or list(range(1, len(names) + 1))
+        return self._compared("position", [[names[place - 1]] for place in places], places)
 
     def _compared(self, part: str, wanted: list[list[str]], labels: list[int]) -> list[dict[str, Any]]:
         """Each of the wanted failures several times, in one job for each of the two ends of the comparison."""

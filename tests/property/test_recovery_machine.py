@@ -187,10 +187,10 @@ class Environment(RuleBasedStateMachine):
         self.away[segment] = [self.now] if outage else []
 
     def check_delay(self, segment: str, failures: int) -> None:
-        """Back-off grows with the failures of its kind: 1, 2, then 3 seconds at most."""
+        """Back-off grows with the failures of its kind: none, 1, 2, then 3 seconds at most."""
         life = self.machine._lives[segment]
         if life.retry_at is not None:
-            assert life.retry_at - self.now == min(3.0, 2.0 ** (failures - 1))
+            assert life.retry_at - self.now == (0.0 if failures == 1 else min(3.0, 2.0 ** (failures - 2)))
             wake_at = self.machine.wake_at()
             assert wake_at is not None
             assert wake_at <= life.retry_at

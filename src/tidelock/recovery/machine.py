@@ -48,8 +48,8 @@ class Machine:
     >>> machine.handle(QueryFailed("counts", Epoch(0), "division by zero"), now=1.0)
     ()
     >>> machine.wake_at()
-    1.5
-    >>> machine.handle(Looked(), now=1.5)
+    1.0
+    >>> machine.handle(Looked(), now=1.0)
     (StartSegment(segment='counts', attempt=2),)
     """
 

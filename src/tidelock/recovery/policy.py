@@ -17,12 +17,15 @@ class Policy:
     away nothing is counted: a segment is started again until that has lasted longer than ``patience``, without a
     commit in between. Times are in seconds.
 
+    The first failure of a row is answered at once: most have passed with the attempt that met them. Only the ones
+    behind it wait, ``first_delay`` at first and then ``factor`` times longer each.
+
     Raises:
         PipelineError: the numbers make no sense.
     """
 
     attempts: int = 3
-    first_delay: float = 0.5
+    first_delay: float = 1.0
     factor: float = 2.0
     longest_delay: float = 30.0
     on_poison: Literal["stop", "dead-letter"] = "stop"
@@ -45,10 +48,12 @@ class Policy:
         """How long to wait after so many failures in a row.
 
         >>> [Policy().delay(failures) for failures in (1, 2, 3, 100)]
-        [0.5, 1.0, 2.0, 30.0]
+        [0.0, 1.0, 2.0, 30.0]
         """
+        if failures <= 1:
+            return 0.0
         delay = self.first_delay
-        for _ in range(failures - 1):
+        for _ in range(failures - 2):
             if delay >= self.longest_delay:
                 break
             delay *= self.factor

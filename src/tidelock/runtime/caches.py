@@ -246,10 +246,8 @@ class OpenedState:
 
     def _logs_are_whole(self) -> bool:
         """Whether the logs still hold everything since this segment first started."""
-        return all(
-            log.head() <= (log.cursor(snapshot_cursor(self._cached.name)) or BEFORE_FIRST)
-            for log, _ in self._logs()
-        )
+        held = [(log.head(), log.cursor(snapshot_cursor(self._cached.name))) for log, _ in self._logs()]
+        return all(head <= (BEFORE_FIRST if cursor is None else cursor) for head, cursor in held)
 
     def _oldest(self) -> Epoch:
         return max((Epoch(log.head() + lag) for log, lag in self._logs()), default=BEFORE_FIRST)

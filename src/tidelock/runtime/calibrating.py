@@ -143,7 +143,7 @@ def _restart(stage: Stage, switch: Path) -> float:
         raise BatchFailed("a failure that was asked for did not happen: the machine cannot be measured")
     failed = _since_first(switch)
     again = stage.play(["fragile"], _EPOCHS - 1)["fragile"]
-    return failed + Policy().first_delay + again.first_commit - _small(again)
+    return failed + Policy().delay(1) + again.first_commit - _small(again)
 
 
 def _since_first(switch: Path) -> float:

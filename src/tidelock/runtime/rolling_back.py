@@ -42,8 +42,9 @@ def safe_versions(home: Home, segment: str) -> dict[Epoch, int | None]:
 def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = False) -> None:
     """Put a segment back to ``version``, a safe one or its newest; its batches behind it are done again. Durable.
 
-    ``same_input``: it reads again what it had read, so a sink delivers nothing again that it had delivered. The
-    segment must not run. Its log and its cursors are left alone.
+    ``same_input``: it reads again what it had read, so a sink delivers nothing again that it had delivered, and it
+    can begin from nothing also behind a log that did not begin with the first epoch. The segment must not run. Its
+    log and its cursors are left alone.
 
     Raises:
         InternalError: the version is not a safe one.
@@ -51,6 +52,8 @@ def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = Fa
     checkpoint = Checkpoint(None, home.checkpoint(segment))
     committed, begun, done = checkpoint.committed(), checkpoint.begun(), checkpoint.position()
     versions = {**safe_versions(home, segment), done: max(committed, default=None)}
+    if same_input and _FIRST_BATCH in committed:
+        versions[BEFORE_FIRST] = None
     if version not in versions:
         raise InternalError(f"segment {segment!r} cannot be put back to epoch {version}")
     before = read_replay(home.replay(segment))
