@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidelock.spark.reading import read_log, read_logs
     from tidelock.spark.session import SETTINGS, session
     from tidelock.spark.sink import write_log
+    from tidelock.spark.topics import kafka_records
     from tidelock.state import aggregates
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "UnsupportedFormat",
     "aggregates",
     "cached_state",
+    "kafka_records",
     "keyed",
     "read_log",
     "read_logs",
@@ -64,6 +66,7 @@ _HOMES = {
     "SETTINGS": "tidelock.spark.session",
     "aggregates": "tidelock.state",
     "cached_state": "tidelock.runtime.cached_reading",
+    "kafka_records": "tidelock.spark.topics",
     "keyed": "tidelock.spark.keyed",
     "read_log": "tidelock.spark.reading",
     "read_logs": "tidelock.spark.reading",

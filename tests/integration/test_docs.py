@@ -5,7 +5,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
+
+from tests.kafka_servers import KafkaServer
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -23,7 +26,14 @@ def promised(page: str) -> str:
     return found[1]
 
 
-PAGES = ["README.md", "docs/reading-and-writing.md", "docs/redis.md", "docs/cached-state.md", "docs/alignment.md"]
+PAGES = [
+    "README.md",
+    "docs/reading-and-writing.md",
+    "docs/redis.md",
+    "docs/kafka.md",
+    "docs/cached-state.md",
+    "docs/alignment.md",
+]
 END = "-- the next page"
 RUN = f"""
 import runpy, sys
@@ -33,7 +43,9 @@ for page in sys.argv[1:]:
 """
 
 
-def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path, redis_url: str) -> None:
+def test_the_examples_of_the_pages_print_what_they_say(
+    tmp_path: Path, redis_url: str, kafka_server: KafkaServer
+) -> None:
     scripts = [tmp_path / f"page{number}.py" for number in range(len(PAGES))]
     for page, script in zip(PAGES, scripts, strict=True):
         script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
@@ -41,7 +53,13 @@ def test_the_examples_of_the_pages_print_what_they_say(tmp_path: Path, redis_url
         done = subprocess.run(
             [sys.executable, "-c", RUN, *map(str, scripts)],
             cwd=tmp_path,
-            env={**os.environ, "TMPDIR": scratch, "REDIS_URL": redis_url},
+            env={
+                **os.environ,
+                "TMPDIR": scratch,
+                "REDIS_URL": redis_url,
+                "KAFKA_SERVERS": kafka_server.address,
+                "KAFKA_TOPIC": uuid.uuid4().hex,
+            },
             capture_output=True,
             text=True,
             timeout=280,

@@ -94,6 +94,20 @@ class Brokers(RuleBasedStateMachine):
     def remove_part(self, client: str, part: str) -> None:
         self.send(client, "remove", names=[part])
 
+    @rule(client=CLIENTS, count=st.integers(1, 3))
+    def a_part_comes_and_goes(self, client: str, count: int) -> None:
+        """Whole, and its space is given back, while others are under way."""
+        self.begin_part(client, "s")
+        attempt = next(a for a, (who, part) in self.begun.items() if (who, part) == (client, "s"))
+        del self.begun[attempt]
+        runs = [[len(self.data), count]]
+        self.data += [attempt] * count
+        self.send(client, "end", name="s", attempt=attempt, runs=runs, bytes=count)
+        self.send(client, "remove", names=["s"])
+        self.land_all(client)
+        self.a_replica_looks()
+        self.space_is_given_back()
+
     # -- what the brokers make of it
 
     def land(self, record: Record) -> None:
@@ -151,12 +165,21 @@ class Brokers(RuleBasedStateMachine):
 
     # -- what holds always
 
+    def replayed(self, start: int) -> State:
+        fresh = State(known=start == 0, next=start)
+        for offset in range(start, len(self.records)):
+            fresh.apply(offset, Record.decode(self.records[offset].encode()))
+        return fresh
+
     @invariant()
     def everybody_reads_the_same(self) -> None:
-        fresh = State(known=self.trimmed == 0, next=self.trimmed)
-        for offset in range(self.trimmed, len(self.records)):
-            fresh.apply(offset, Record.decode(self.records[offset].encode()))
-        assert fresh == self.state
+        assert self.replayed(self.trimmed) == self.state
+
+    @invariant()
+    def from_any_snapshot_on_the_state_is_right_or_unknown(self) -> None:
+        for start in [at for at, record in enumerate(self.records) if record.op == "snapshot"][-3:]:
+            found = self.replayed(start)
+            assert not found.known or found == self.state
 
     @invariant()
     def every_part_has_its_data(self) -> None:

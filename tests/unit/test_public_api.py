@@ -25,6 +25,7 @@ def test_the_public_names_are_these_and_sorted_and_there() -> None:
         "UnsupportedFormat",
         "aggregates",
         "cached_state",
+        "kafka_records",
         "keyed",
         "read_log",
         "read_logs",

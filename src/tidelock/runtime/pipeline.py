@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidelock.alignment.combining import combiner_cursor
 from tidelock.errors import PipelineError
+from tidelock.kafka import check_installed
+from tidelock.kafka.location import Location, parse_servers
 from tidelock.log import Retention
 from tidelock.log.log import check_name
 from tidelock.recovery import Bound, Policy
@@ -208,6 +210,29 @@ class Pipeline:
         self.sinks[name] = lambda spark, home: FileSink(spark, path or home.out(name))
         self._nodes.append(Node(name, Kind.SINK, (node,), epochs_per_batch=epochs))
 
+    def topic(
+        self, node: str, topic: str, *, servers: str, key: str | None = None, name: str | None = None
+    ) -> None:
+        """Write what ``node`` gives to a Kafka topic as JSON, exactly once for who reads committed records.
+
+        The driver writes every epoch in one transaction. After logs were lost, or a backup was restored, epochs
+        that are computed anew are written anew.
+
+        Args:
+            node: a source or an operator.
+            topic: the topic; it is made as the brokers make topics if it is missing.
+            servers: the brokers: `host:9092,host:9092`, or a URL with user, password and options.
+            key: the column that is the key of records, as text; none if nothing is said.
+            name: the sink's name; ``<node>_topic`` if nothing is said.
+
+        Raises:
+            PipelineError: the brokers are not named as they should be, or the package for Kafka is missing.
+        """
+        check_installed()
+        name, location = name or f"{node}_topic", parse_servers(servers)
+        self.sinks[name] = lambda spark, home: _topic_sink(name, location, topic, f"{self.name}.{name}", key)
+        self._nodes.append(Node(name, Kind.SINK, (node,)))
+
     def console(self, node: str, *, rows: int = 20, name: str | None = None) -> None:
         """Print the first ``rows`` rows of every epoch of ``node``."""
         name = name or f"{node}_console"
@@ -368,6 +393,12 @@ class Pipeline:
             started.stop()
             started.wait()
         return started.status()
+
+
+def _topic_sink(name: str, location: Location, topic: str, writer: str, key: str | None) -> Deliver:
+    from tidelock.spark.topic_sink import TopicSink
+
+    return TopicSink(name, location, topic, writer, key)
 
 
 def _with_subject(node: Node, subject: str | None) -> Node:

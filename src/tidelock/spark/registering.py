@@ -10,23 +10,25 @@ import weakref
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from tidelock.spark.nursery import quick_python
 from tidelock.spark.source import TidelockSource
 
-_known: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+_known: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 _registering = threading.Lock()
 
 
-def register_source(spark: SparkSession) -> None:
-    """Make `format("tidelock")` known to the session, once. Thread-safe."""
+def register_source(spark: SparkSession, source: type[DataSource] = TidelockSource) -> None:
+    """Make a data source, `format("tidelock")` if nothing is said, known to the session, once. Thread-safe."""
     with _registering:
-        if spark not in _known:
-            _register(spark)
-            _known.add(spark)
+        known = _known.setdefault(spark, set())
+        if source.name() not in known:
+            _register(spark, source)
+            known.add(source.name())
 
 
-def _register(spark: SparkSession) -> None:
+def _register(spark: SparkSession, source: type[DataSource]) -> None:
     # What is registered keeps the interpreter and the environment of this moment.
     context: Any = spark.sparkContext
     ordinary = context.pythonExec, context.environment
@@ -34,7 +36,7 @@ def _register(spark: SparkSession) -> None:
         context.pythonExec = quick_python()
     context.environment = _shared(context)
     try:
-        spark.dataSource.register(TidelockSource)
+        spark.dataSource.register(source)
     finally:
         context.pythonExec, context.environment = ordinary
 

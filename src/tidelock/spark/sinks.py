@@ -85,12 +85,12 @@ class FunctionSink:
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
         """Call the function with the last epoch that the batch covers."""
-        kept = _kept(rows)
+        held = kept(rows)
         try:
             epoch = {"epoch": work.covers.last} if self._takes_epoch else {}
-            self._function(**{self._rows: kept}, **epoch)
+            self._function(**{self._rows: held}, **epoch)
         finally:
-            kept.unpersist()
+            held.unpersist()
 
 
 def discard(rows: DataFrame, work: Work) -> None:
@@ -98,7 +98,7 @@ def discard(rows: DataFrame, work: Work) -> None:
     compute(rows)
 
 
-def _kept(rows: DataFrame) -> DataFrame:
+def kept(rows: DataFrame) -> DataFrame:
     """The rows, computed and kept until `unpersist`."""
     # A batch that was sorted says so in terms of columns that it no longer has, and Spark 4.3 stumbles over that
     # when it keeps the batch. Renaming the columns makes it forget; the mark makes the renaming more than a no-op.
@@ -106,9 +106,9 @@ def _kept(rows: DataFrame) -> DataFrame:
         F.col(quoted(field.name)).alias(field.name, metadata={**field.metadata, "tidelock.kept": True})
         for field in rows.schema
     ]
-    kept = rows.select(renamed).persist()
-    compute(kept)
-    return kept
+    held = rows.select(renamed).persist()
+    compute(held)
+    return held
 
 
 class ConsoleSink:
@@ -120,12 +120,12 @@ class ConsoleSink:
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
         """Print the first rows as a table, under the epochs that they belong to."""
-        kept = _kept(rows)
+        held = kept(rows)
         try:
             print(f"-- {self._name}, epoch {work.covers}")
-            kept.show(self._limit, truncate=False)
+            held.show(self._limit, truncate=False)
         finally:
-            kept.unpersist()
+            held.unpersist()
 
 
 class FileSink:
@@ -143,7 +143,7 @@ class FileSink:
         """Write the rows, unless that has been done."""
         target = f"epoch={work.covers.last}"
         done = self._done(target)
-        if done == _identity(work):
+        if done == identity(work):
             compute(rows)
             return
         aside = f".aside/{work.covers.last}-{uuid.uuid4().hex}"
@@ -171,14 +171,14 @@ class FileSink:
 
     def _manifest(self, aside: str, work: Work) -> bytes:
         files = {name: size for name, size in self._folder.files(aside).items() if name.endswith(".parquet")}
-        return seal({"work": _identity(work), "files": files})
+        return seal({"work": identity(work), "files": files})
 
 
 _MANIFEST = "_manifest.json"
 _EPOCH = re.compile(r"epoch=(\d+)")
 
 
-def _identity(work: Work) -> dict[str, Any]:
+def identity(work: Work) -> dict[str, Any]:
     """The work as it looks after a trip through JSON."""
     fields = {**asdict(work), "covers": _pair(work.covers)}
     fields["inputs"] = [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in work.inputs]

@@ -1,0 +1,75 @@
+"""Topics of others as streams: plain records that somebody writes who knows nothing of Tidelock."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tidelock.errors import PipelineError
+from tidelock.kafka import check_installed
+from tidelock.kafka.location import parse_servers
+from tidelock.spark.registering import register_source
+
+_HIDDEN = "__tidelock_record"
+
+
+def kafka_records(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    *,
+    schema: str | StructType | None = None,
+    starting: str = "earliest",
+    max_records: int | None = None,
+    record_columns: bool = False,
+) -> DataFrame:
+    """The records of a Kafka topic as a stream, for use in a source of a pipeline.
+
+    Args:
+        spark: the session.
+        servers: the brokers: `host:9092,host:9092`, or a URL with user, password and options.
+        topic: the topic; it need not have records yet.
+        schema: the columns of its records, which are JSON: `id long, text string`. What a record does not have is
+            null; of a record that is no JSON, or does not fit, all of them are. Nothing said: the records as they
+            are, with columns `key`, `value`, `partition`, `offset` and `timestamp`.
+        starting: where a new query begins: `earliest` or `latest`.
+        max_records: how many records one batch takes at most.
+        record_columns: with a schema: have the columns `partition`, `offset` and `timestamp` of the record too.
+
+    Raises:
+        PipelineError: one of these is wrong, or the package for Kafka is missing.
+    """
+    if starting not in ("earliest", "latest"):
+        raise PipelineError(f"starting is {starting!r}: it must be 'earliest' or 'latest'")
+    if max_records is not None and max_records < 1:
+        raise PipelineError(f"max_records is {max_records}: it must be at least 1")
+    parse_servers(servers)
+    check_installed()
+    from tidelock.spark.topic_source import TopicSource
+
+    register_source(spark, TopicSource)
+    options = {"servers": servers, "topic": topic, "starting": starting, "maxRecords": str(max_records or 0)}
+    records = spark.readStream.format(TopicSource.name()).options(**options).load()
+    return records if schema is None else _decoded(records, _struct(schema), record_columns)
+
+
+def _decoded(records: DataFrame, schema: StructType, record_columns: bool) -> DataFrame:
+    parsed = F.from_json(F.col("value").cast("string"), schema, {"mode": "PERMISSIVE"}).alias(_HIDDEN)
+    added = ["partition", "offset", "timestamp"] if record_columns else []
+    taken = sorted(set(added) & set(schema.fieldNames()))
+    if taken:
+        raise PipelineError(f"the records have columns called {', '.join(taken)}: leave record_columns out")
+    return records.select(parsed, *added).select(f"{_HIDDEN}.*", *added)
+
+
+def _struct(schema: str | StructType) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    try:
+        parsed = StructType.fromDDL(schema)
+    except (PySparkException, ValueError) as wrong:
+        raise PipelineError(f"{schema!r} is no schema: write it as in `id long, text string`") from wrong
+    assert isinstance(parsed, StructType)
+    return parsed
