@@ -67,13 +67,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--parallelism", type=int, nargs="*", default=[2], help="instances of every operator")
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long a turn is measured")
-    parser.add_argument("--turns", type=int, default=2, help="of exactly-once and of aligned")
-    parser.add_argument("--warm", type=int, default=10, help="epochs before the first turn")
+    parser.add_argument("--turns", type=int, default=1, help="of exactly-once and of aligned")
+    parser.add_argument("--warm", type=float, default=10.0, help="seconds from the first epochs to the first turn")
     parser.add_argument("--quick", action="store_true", help="one interval, one short turn")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.quick:
-        args.intervals, args.seconds, args.turns, args.warm = [1.0], 10.0, 1, 5
+        args.intervals, args.seconds, args.turns, args.warm = [1.0], 10.0, 1, 5.0
         args.variants = [variant for variant in args.variants if variant != "at-least-once"]
     return args
 
@@ -116,10 +116,15 @@ def files(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
 
 def turn(place: Place, args: argparse.Namespace) -> list[Delivery]:
     """What is delivered in one turn after the warm-up."""
-    place.wait_for_epochs(args.warm)
+    warm_up(place, args)
     began = time.time()
     sleep_until(began + args.seconds * args.turns)
     return within(place.deliveries(), [(began, time.time())])
+
+
+def warm_up(place: Place, args: argparse.Namespace) -> None:
+    place.wait_for_epochs(2)
+    time.sleep(args.warm)
 
 
 def two(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
@@ -127,7 +132,7 @@ def two(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
         place.run(EXAMPLES / "hot_issues.py", "first")
         place.wait_for_subject()
         place.run(EXAMPLES / "hot_pull_requests.py", "second")
-        place.wait_for_epochs(args.warm)
+        warm_up(place, args)
         times: dict[str, list[tuple[float, float]]] = {"exactly-once": [], "aligned": []}
         for _ in range(args.turns):
             times["exactly-once"].append(pause(setting, args.seconds))
