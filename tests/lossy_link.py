@@ -36,6 +36,7 @@ class LossyLink:
         self._listener = socket.create_server((HOST, 0))
         self._open: set[socket.socket] = set()
         self._whole = True
+        self._ignored = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -52,6 +53,11 @@ class LossyLink:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, with all connections."""
+        _break(self._listener)
         self._listener.close()
         self.cut()
 
@@ -61,6 +67,19 @@ class LossyLink:
             self._whole = False
             _break(*self._open)
             self._open.clear()
+
+    def ignore_next(self) -> None:
+        """Break all connections, then take one and never answer it, as a server may that is just starting."""
+        with self._lock:
+            self._ignored = 1
+            _break(*self._open)
+            self._open.clear()
+
+    @property
+    def ignores(self) -> bool:
+        """Whether it still waits for that connection."""
+        with self._lock:
+            return self._ignored > 0
 
     def mend(self) -> None:
         """Let everybody through again."""
@@ -79,6 +98,9 @@ class LossyLink:
                     _break(client, server)
                     continue
                 self._open |= {client, server}
+                if self._ignored:
+                    self._ignored -= 1
+                    continue
             lost: set[int] = set()
             threading.Thread(target=self._carry_requests, args=(client, server, lost), daemon=True).start()
             threading.Thread(target=self._carry_answers, args=(server, client, lost), daemon=True).start()

@@ -26,6 +26,7 @@ from tests.contract.coordination_contract import (  # noqa: E402
     Recorder,
     TreeContract,
 )
+from tests.lossy_link import LossyLink  # noqa: E402
 from tests.waiting import eventually  # noqa: E402
 from tests.zookeeper_servers import ZooKeeperServer  # noqa: E402
 
@@ -48,31 +49,41 @@ SHORT = 1.0
 
 
 class ZooKeeperBackend(Backend):
+    """A tree in a server, with a link of its own for every client, so that each can be cut off."""
+
     def __init__(self, server: ZooKeeperServer) -> None:
         self._server = server
         self._name = uuid.uuid4().hex
+        self._links: dict[Tree, LossyLink] = {}
 
     def open(self) -> ZooKeeperTree:
-        return ZooKeeperTree.from_url(f"{self._server.url}/{self._name}?timeout=20", session_timeout=60.0)
+        link = LossyLink(self._server.port)
+        tree = ZooKeeperTree.from_url(f"zookeeper://{link.address}/{self._name}?timeout=20", session_timeout=60.0)
+        self._links[tree] = link
+        return tree
 
     def expire(self, tree: Tree) -> None:
+        """Close the session in its name while it is cut off: who is there would fight for it."""
         assert isinstance(tree, ZooKeeperTree)
-        with self._server.client() as admin:
-            eventually(lambda: self._take_over_and_close(tree, admin), "the session is over", PATIENCE)
-
-    def _take_over_and_close(self, tree: ZooKeeperTree, admin: Any) -> bool:
-        """Close the session from elsewhere, which fails if the client takes it back in time."""
         identity = tree._session._kazoo.client_id
-        if identity is not None:
-            with self._server.client(client_id=identity):
-                pass
-        return admin.exists(tree._changes._receipt) is None
+        self._links[tree].cut()
+        with self._server.client(client_id=identity):
+            pass
+        with self._server.client() as admin:
+            assert admin.exists(tree._changes._receipt) is None
+        self._links[tree].mend()
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
 
 
 class _ZooKeeper:
     @pytest.fixture
     def backend(self, zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperBackend]:
-        yield ZooKeeperBackend(zookeeper_server)
+        backend = ZooKeeperBackend(zookeeper_server)
+        yield backend
+        backend.close()
 
 
 class TestZooKeeperTree(_ZooKeeper, TreeContract):

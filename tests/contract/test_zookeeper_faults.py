@@ -203,6 +203,18 @@ def test_who_was_cut_off_for_a_moment_goes_on(tree: Tree, other: Tree, link: Los
     assert other.get("/mine").ephemeral
 
 
+def test_a_server_that_takes_a_connection_and_does_not_answer_does_not_cost_the_session(
+    zookeeper_url: str, zookeeper_server: ZooKeeperServer, other: Tree, link: LossyLink
+) -> None:
+    url = zookeeper_url.replace(zookeeper_server.address, link.address)
+    with open_tree(url, session_timeout=3.0) as tree:
+        tree.create("/mine", ephemeral=True)
+        link.ignore_next()
+        assert tree.set("/mine", b"x") == 1
+        assert not link.ignores
+        assert other.get("/mine").ephemeral
+
+
 # -- a server that fails ---------------------------------------------------------------------
 
 

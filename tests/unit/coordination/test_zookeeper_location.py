@@ -49,6 +49,7 @@ def test_the_password_is_not_for_people() -> None:
         ("zookeeper:/path", r"is not the URL of a ZooKeeper ensemble"),
         ("zookeeper://h/x#y", r"is not the URL of a ZooKeeper ensemble"),
         ("zookeeper://h:port/x", r"'h:port' is not a host and its port"),
+        ("zookeeper://h:65536/x", r"'h:65536' is not a host and its port"),
         ("zookeeper://h,/x", r"'' is not a host and its port"),
         ("zookeeper://h/a//b", r"bad tree path '/a//b'"),
         ("zookeeper://h/zookeeper/x", r"ZooKeeper keeps /zookeeper for itself: choose another path"),

@@ -89,7 +89,7 @@ def _host(url: str, text: str) -> tuple[str, int]:
     if not colon or text.endswith("]"):
         name, port = text, str(_PORT)
     name = name.strip("[]")
-    if not name or not port.isdecimal():
+    if not name or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise PipelineError(f"{masked(url)}: {text!r} is not a host and its port: write {_EXAMPLE}")
     return name, int(port)
 

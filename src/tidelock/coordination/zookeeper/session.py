@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -55,6 +56,11 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _SHORTEST_TIMEOUT, _LONGEST_TIMEOUT = 0.5, 86_400.0
 """Seconds: less than this is too little for kazoo to connect, and more than any server allows does not fit."""
+
+_ATTEMPTS = 3
+"""How many servers are tried at least within one session time-out. kazoo gives each host in its list an equal
+share of it: with a list of one, a single server that takes a connection and does not answer, as one that is just
+starting may, would cost the session."""
 
 Send = Callable[[KazooClient], Iterable[Any]]
 """Sends one or more questions, in one go, and returns kazoo's promises of the answers."""
@@ -105,7 +111,7 @@ class Session:
         self._closed = False
         self.id = ""
         self._kazoo = KazooClient(
-            hosts=location.addresses,
+            hosts=",".join([location.addresses] * math.ceil(_ATTEMPTS / len(location.hosts))),
             timeout=min(max(timeout, _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT),
             handler=_LastSession(self.over),
             connection_retry=KazooRetry(max_tries=-1, delay=_FIRST_PAUSE, max_delay=_LONGEST_PAUSE),
