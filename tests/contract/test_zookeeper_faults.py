@@ -30,6 +30,8 @@ from tidelock.coordination import (  # noqa: E402
 from tidelock.errors import BackendUnavailable  # noqa: E402
 
 SLACK = 3.0
+
+pytestmark = pytest.mark.chaos
 """Seconds that a busy machine may add to a time-out."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from tests.integration.subjects import Deliveries, HandMade, align
 from tests.waiting import eventually
@@ -17,6 +18,7 @@ from tidelock.runtime.home import Home
 from tidelock.runtime.run import Run
 
 
+@pytest.mark.chaos
 def test_an_aligned_job_does_not_need_the_server_to_go_on(
     spark: SparkSession, tmp_path: Path, started: list[Run]
 ) -> None:

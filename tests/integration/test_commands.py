@@ -109,6 +109,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         process.communicate()
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_a_killed_run_goes_on_and_counts_everything_once(place: Place) -> None:
     place.feed(range(EPOCHS // 2))

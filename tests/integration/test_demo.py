@@ -16,6 +16,8 @@ from tidelock.cli.demo.proof import expectation, last_counts
 
 EPOCHS, ROWS, SEED = 10, 200, 5
 
+pytestmark = pytest.mark.chaos
+
 
 def command(home: Path) -> list[str]:
     options = ["--epochs", str(EPOCHS), "--rows", str(ROWS), "--seed", str(SEED), "--home", str(home)]

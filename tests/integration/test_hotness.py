@@ -99,6 +99,7 @@ def test_comments_refer_to_what_is_there_already_and_mostly_to_recent_issues(
     assert comments == simulation.issue_comment_rows(numbers, settings).collect() != other
 
 
+@pytest.mark.chaos
 def test_one_job_finds_the_hotness(
     spark: SparkSession, example: Callable[..., tidelock.Pipeline], tmp_path: Path
 ) -> None:
@@ -106,7 +107,14 @@ def test_one_job_finds_the_hotness(
     assert stored(tmp_path) == expected(spark, LAST + 1, LAST + 1)
 
 
-@pytest.mark.parametrize("mode", ["unaligned", "aligned", "aligned on the way"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("unaligned", marks=pytest.mark.chaos),
+        pytest.param("aligned", marks=pytest.mark.chaos),
+        "aligned on the way",
+    ],
+)
 def test_two_jobs_find_the_same(
     mode: str,
     spark: SparkSession,

@@ -23,6 +23,8 @@ from tidelock.runtime.profiling import Number, history, profile
 
 ROWS = 1000
 
+pytestmark = pytest.mark.chaos
+
 
 def numbers(spark: SparkSession) -> DataFrame:
     made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("startTimestamp", 0)

@@ -25,6 +25,7 @@ def bench(place: Place) -> Bench:
     return Bench(place)
 
 
+@pytest.mark.chaos
 def test_filters_duplicates_and_windows(bench: Bench) -> None:
     bench.feed("clicks", drawn.rows(6, random.Random(1)), drawn.SCHEMA)
     by_hand = {

@@ -244,6 +244,7 @@ def windows(bench: Bench) -> tuple[tidelock.Pipeline, Rows]:
     return pipeline, bench.collect(pipeline, "sums")
 
 
+@pytest.mark.chaos
 def test_positions_in_several_logs_and_watermarks_go_over(
     spark: SparkSession, bench: Bench, tmp_path: Path
 ) -> None:

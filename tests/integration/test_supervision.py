@@ -142,6 +142,7 @@ def test_a_poison_epoch_is_set_aside(
     assert "5 rows" in told["text"] and told["epoch"] == 2
 
 
+@pytest.mark.chaos
 def test_a_hanging_operator_is_cut_off_while_the_source_waits(
     spark: SparkSession, bench: Bench, tmp_path: Path, started: list[Run]
 ) -> None:

@@ -198,6 +198,7 @@ def test_the_users_settings_are_as_they_were(place: Place) -> None:
     assert place.spark.conf.get("spark.sql.streaming.noDataMicroBatches.enabled") == "true"
 
 
+@pytest.mark.chaos
 def test_a_large_epoch_has_several_parts_and_is_read_in_parallel(place: Place) -> None:
     place.feed("n", [[{"n": 1}]])
     grown = place.input("n").select(F.explode(F.expr("sequence(1L, 6000000L)")).alias("n"))
