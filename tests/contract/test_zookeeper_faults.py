@@ -30,9 +30,9 @@ from tidelock.coordination import (  # noqa: E402
 from tidelock.errors import BackendUnavailable  # noqa: E402
 
 SLACK = 3.0
+"""Seconds that a busy machine may add to a time-out."""
 
 pytestmark = pytest.mark.chaos
-"""Seconds that a busy machine may add to a time-out."""
 
 
 # -- lost acknowledgements -------------------------------------------------------------------
