@@ -14,6 +14,7 @@ def add_alignment(commands: Commands[Any]) -> None:
     """Add the commands to the command line."""
     _add_subjects(commands)
     _add_align(commands)
+    _add_cut(commands)
 
 
 def _add_subjects(commands: Commands[Any]) -> None:
@@ -80,3 +81,38 @@ def _align(args: argparse.Namespace) -> int:
     from tidelock.cli.align import align
 
     return align(args)
+
+
+def _add_cut(commands: Commands[Any]) -> None:
+    cut = add(commands, "cut", "cut epochs on a Kafka topic whose producer knows nothing of them, until Ctrl-C")
+    cut.add_argument("topic", metavar="kafka://HOST:PORT/TOPIC", help="the topic; its records are JSON")
+    cut.add_argument(
+        "--schema", required=True, metavar="COLUMNS", help="their columns, like `id long, text string`"
+    )
+    cut.add_argument(
+        "--subject", required=True, metavar="NAME", help="the public name under which jobs follow them"
+    )
+    cut.add_argument(
+        "--log", required=True, metavar="URL", help="where the epochs are kept; the records stay in the topic"
+    )
+    cut.add_argument(
+        "--every", type=seconds, default=1.0, metavar="S", help="how long an epoch is, in seconds (default: 1)"
+    )
+    cut.add_argument(
+        "--starting",
+        choices=("earliest", "latest"),
+        default="earliest",
+        help="where a new log begins in the topic",
+    )
+    cut.add_argument(
+        "--keep", type=at_least(1), default=1000, metavar="N", help="epochs that stay (default: 1000)"
+    )
+    cut.add_argument("--epochs", type=at_least(1), metavar="N", help="stop after N epochs with records")
+    add_coordinator(cut)
+    cut.set_defaults(answer=_cut)
+
+
+def _cut(args: argparse.Namespace) -> int:
+    from tidelock.cli.cut import cut
+
+    return cut(args)

@@ -26,6 +26,7 @@ from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import read_batches
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.store import LogStore, Token, last_name, open_store
+from tidelock.log.topic_parts import is_of_topic, read_topic_part
 from tidelock.log.window import Entry, Retention, Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -185,6 +186,8 @@ class EpochLog:
             LogCorrupt: the part is missing or damaged.
         """
         where = f"{self.shown}: part {part.file} of epoch {covers}"
+        if is_of_topic(part):
+            return read_topic_part(part, self.header.schema, where)
         store = self.store if part.log is None else open_store(part.log)
         data = store.read_part(part.file)
         if data is None:
