@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[2] / "src"
 # Lowest first. A folder (or top-level module) may import everything on a lower level.
 LEVELS = (
     {"errors"},
-    {"epochs"},
+    {"epochs", "urls"},
     {"topology", "planning", "recovery", "kafka", "redis"},
     {"log", "coordination", "state", "spark"},
     {"alignment", "runtime", "simulation", "pyspark_tidelock"},

@@ -24,7 +24,7 @@ from tidelock.alignment.landscape import JobRecord, drawn, find_cycle
 from tidelock.alignment.machine import Command, Source, from_fields, to_fields
 from tidelock.coordination import BadVersion, NodeExists, NoNode, Tree
 from tidelock.errors import PipelineError
-from tidelock.redis.location import masked
+from tidelock.urls import masked
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelock.redis.location import masked
 from tidelock.runtime.home import Record
 from tidelock.topology import Cut, Cutting, Kind, Node, Topology, connect
 from tidelock.topology.segments import assemble
+from tidelock.urls import masked
 
 
 def cutting_of(record: Record) -> Cutting:

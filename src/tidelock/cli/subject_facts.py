@@ -10,7 +10,7 @@ from tidelock.cli.log_facts import log_facts, type_name
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
-from tidelock.redis.location import masked
+from tidelock.urls import masked
 
 Facts = dict[str, Any]
 

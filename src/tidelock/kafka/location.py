@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from tidelock.errors import PipelineError
+from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout
 
 _PORT = 9092
 _OPTIONS = {"timeout", "replication", "partitions", "mechanism", "ca", "cert", "key"}
@@ -65,7 +66,7 @@ class Location:
     @property
     def servers(self) -> str:
         """The brokers to ask first, as Kafka's clients want them."""
-        return ",".join(f"{_bracketed(host)}:{port}" for host, port in self.hosts)
+        return ",".join(f"{bracketed(host)}:{port}" for host, port in self.hosts)
 
     @property
     def topic(self) -> str:
@@ -120,28 +121,19 @@ def parse(url: str) -> Location:
         raise PipelineError(f"{masked(url)} is not the URL of Kafka brokers: write {_EXAMPLE}")
     who, _, hosts = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
-    options = _options(url, parts.query)
+    options = parse_options(url, parts.query, _OPTIONS, "Kafka")
     return Location(
-        hosts=tuple(_host(url, host) for host in hosts.split(",")),
+        hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in hosts.split(",")),
         path=_path(url, unquote(parts.path).strip("/")),
         tls=parts.scheme == "kafkas",
         user=unquote(user) or None,
         password=unquote(password) or None,
         mechanism=_mechanism(url, options.get("mechanism", "PLAIN")),
-        timeout=_timeout(url, options.get("timeout", "10")),
+        timeout=parse_timeout(url, options.get("timeout", "10")),
         replication=_count(url, "replication", options["replication"]) if "replication" in options else None,
         partitions=_count(url, "partitions", options.get("partitions", "4")),
         files=tuple(sorted((name, options[name]) for name in ("ca", "cert", "key") if name in options)),
     )
-
-
-def _options(url: str, query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown:
-        known = ", ".join(sorted(_OPTIONS))
-        raise PipelineError(f"{masked(url)}: unknown option {', '.join(unknown)}; a Kafka URL knows {known}")
-    return options
 
 
 def _path(url: str, path: str) -> str:
@@ -154,16 +146,6 @@ def _path(url: str, path: str) -> str:
     return path
 
 
-def _host(url: str, text: str) -> tuple[str, int]:
-    name, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        name, port = text, str(_PORT)
-    name = name.strip("[]")
-    if not name or not port.isdecimal():
-        raise PipelineError(f"{masked(url)}: {text!r} is not a host and its port: write {_EXAMPLE}")
-    return name, int(port)
-
-
 def _count(url: str, option: str, text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise PipelineError(f"{masked(url)}: {option} is {text!r}: it must be a whole number above 0")
@@ -174,31 +156,3 @@ def _mechanism(url: str, text: str) -> str:
     if text not in _MECHANISMS:
         raise PipelineError(f"{masked(url)}: mechanism is {text!r}: it must be one of {', '.join(_MECHANISMS)}")
     return text
-
-
-def _timeout(url: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise PipelineError(f"{masked(url)}: timeout is {text!r}: it must be a number of seconds above 0")
-    return number
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def masked(url: str) -> str:
-    """A URL for people: without the password.
-
-    >>> masked("kafka://me:secret@host/x")
-    'kafka://me:***@host/x'
-    """
-    before, at, after = url.rpartition("@")
-    if not at:
-        return url
-    scheme, slashes, who = before.partition("//")
-    user, colon, _ = who.partition(":")
-    return f"{scheme}{slashes}{user}{':***' if colon else ''}@{after}"

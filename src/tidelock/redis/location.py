@@ -15,9 +15,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from tidelock.errors import PipelineError
+from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout
 
 _PORT = 6379
 _SENTINEL_PORT = 26379
@@ -69,7 +70,7 @@ class Location:
     def _url(self, password: str | None) -> str:
         scheme = "rediss" if self.tls else "redis"
         who = quote(self.user or "", safe="") + (f":{quote(password, safe='*')}" if password else "")
-        hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.hosts)
+        hosts = ",".join(f"{bracketed(host)}:{port}" for host, port in self.hosts)
         given: dict[str, str] = dict(self.files)
         if self.replicas:
             given["replicas"] = str(self.replicas)
@@ -93,30 +94,21 @@ def parse(url: str) -> Location:
         raise PipelineError(f"{masked(url)} is not the URL of a Redis server: write {_EXAMPLE}")
     who, _, hosts = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
-    options = _options(url, parts.query)
+    options = parse_options(url, parts.query, _OPTIONS, "Redis")
     db, path = _place(url, parts.path)
     default = _SENTINEL_PORT if "sentinel" in options else _PORT
     return Location(
-        hosts=tuple(_host(url, host, default) for host in hosts.split(",")),
+        hosts=tuple(parse_host(url, host, port=default, example=_EXAMPLE) for host in hosts.split(",")),
         db=db,
         path=path,
         tls=parts.scheme == "rediss",
         user=unquote(user) or None,
         password=unquote(password) or None,
         replicas=_replicas(url, options.get("replicas", "0")),
-        timeout=_timeout(url, options.get("timeout", "5")),
+        timeout=parse_timeout(url, options.get("timeout", "5")),
         sentinel=options.get("sentinel"),
         files=tuple(sorted((name, options[name]) for name in ("ca", "cert", "key") if name in options)),
     )
-
-
-def _options(url: str, query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown:
-        known = ", ".join(sorted(_OPTIONS))
-        raise PipelineError(f"{masked(url)}: unknown option {', '.join(unknown)}; a Redis URL knows {known}")
-    return options
 
 
 def _place(url: str, path: str) -> tuple[int, str]:
@@ -129,45 +121,7 @@ def _place(url: str, path: str) -> tuple[int, str]:
     return int(db or 0), unquote(rest).strip("/")
 
 
-def _host(url: str, text: str, default: int) -> tuple[str, int]:
-    name, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        name, port = text, str(default)
-    name = name.strip("[]")
-    if not name or not port.isdecimal():
-        raise PipelineError(f"{masked(url)}: {text!r} is not a host and its port: write {_EXAMPLE}")
-    return name, int(port)
-
-
 def _replicas(url: str, text: str) -> int:
     if not text.isdecimal():
         raise PipelineError(f"{masked(url)}: replicas is {text!r}: it must be a whole number, not below 0")
     return int(text)
-
-
-def _timeout(url: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise PipelineError(f"{masked(url)}: timeout is {text!r}: it must be a number of seconds above 0")
-    return number
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def masked(url: str) -> str:
-    """Any URL for people: without the password.
-
-    >>> masked("redis://me:secret@host/0/x"), masked("file:/data/x")
-    ('redis://me:***@host/0/x', 'file:/data/x')
-    """
-    before, at, after = url.rpartition("@")
-    if not at:
-        return url
-    scheme, slashes, who = before.partition("//")
-    user, colon, _ = who.partition(":")
-    return f"{scheme}{slashes}{user}{':***' if colon else ''}@{after}"

@@ -12,7 +12,6 @@ from typing import Any
 
 from tidelock.errors import PipelineError, PlanError
 from tidelock.log.store import place
-from tidelock.redis.location import masked
 from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches, cached_segments
 from tidelock.runtime.events import Events
@@ -24,6 +23,7 @@ from tidelock.spark.frames import SparkSession
 from tidelock.spark.segments import Followed, Segments, cached_operator
 from tidelock.spark.sink import make_log
 from tidelock.topology import Cutting, Plan, Topology, cut
+from tidelock.urls import masked
 
 PlanLike = Plan | Mapping[str, Any] | str | Path | None
 """A plan, its document, `one`, `each`, or the path of a file with its document."""

@@ -25,7 +25,6 @@ from typing import Any
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError, PlanError
 from tidelock.log import EpochLog
-from tidelock.redis.location import masked
 from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches
 from tidelock.runtime.events import Events
@@ -49,6 +48,7 @@ from tidelock.spark.leaves import streams_read
 from tidelock.spark.segments import Segments
 from tidelock.spark.source import log_offset
 from tidelock.topology import Plan, Segment
+from tidelock.urls import masked
 
 
 @dataclass(frozen=True)

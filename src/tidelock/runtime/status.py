@@ -10,12 +10,12 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.recovery import State
-from tidelock.redis.location import masked
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.pending import Pending, PendingLog
 from tidelock.runtime.supervisor import Supervisor
 from tidelock.spark.checkpoint import Checkpoint
+from tidelock.urls import masked
 
 _STALE_RATE = 10.0
 """After how many seconds without a batch a segment's rate is told as nothing."""

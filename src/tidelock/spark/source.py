@@ -42,10 +42,10 @@ from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.log import Header, lost
 from tidelock.log.rounds import ALL_EPOCHS, Reading, Rounds
-from tidelock.redis.location import masked
 from tidelock.spark.options import ReadOptions
 from tidelock.spark.replay import read_replay
 from tidelock.spark.schema import arrow_schema, check_selection, readable, select
+from tidelock.urls import masked
 
 _SMALLEST_PARTITION = 1 << 20
 

@@ -10,14 +10,14 @@ gives up (default 10). A user and a password make nodes that only this user can 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from tidelock.coordination.paths import check_path
 from tidelock.errors import PipelineError
+from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout
 
-__all__ = ["Location", "masked", "parse"]
+__all__ = ["Location", "parse"]
 
 _PORT = 2181
 _TIMEOUT = 10.0
@@ -43,7 +43,7 @@ class Location:
     @property
     def addresses(self) -> str:
         """The hosts and their ports, with commas."""
-        return ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in self.hosts)
+        return ",".join(f"{bracketed(host)}:{port}" for host, port in self.hosts)
 
     @property
     def shown(self) -> str:
@@ -66,32 +66,14 @@ def parse(url: str) -> Location:
     user, _, password = who.partition(":")
     if bool(user) != bool(password):
         raise PipelineError(f"{masked(url)}: a user needs a password: write zookeeper://user:password@host:2181")
+    options = parse_options(url, parts.query, {"timeout"}, "ZooKeeper")
     return Location(
-        hosts=tuple(_host(url, host) for host in hosts.split(",")),
+        hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in hosts.split(",")),
         root=_root(url, unquote(parts.path)),
         user=unquote(user) or None,
         password=unquote(password) or None,
-        timeout=_timeout(url, parts.query),
+        timeout=parse_timeout(url, options.get("timeout", str(_TIMEOUT))),
     )
-
-
-def masked(url: str) -> str:
-    """Any URL for people: without the password.
-
-    >>> masked("zookeeper://me:secret@host/x"), masked("zookeeper://host/x")
-    ('zookeeper://me:***@host/x', 'zookeeper://host/x')
-    """
-    return re.sub(r"(//[^:@]*):.*@", r"\1:***@", url)
-
-
-def _host(url: str, text: str) -> tuple[str, int]:
-    name, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        name, port = text, str(_PORT)
-    name = name.strip("[]")
-    if not name or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise PipelineError(f"{masked(url)}: {text!r} is not a host and its port: write {_EXAMPLE}")
-    return name, int(port)
 
 
 def _root(url: str, path: str) -> str:
@@ -103,18 +85,3 @@ def _root(url: str, path: str) -> str:
     if root.split("/")[1] == "zookeeper":
         raise PipelineError(f"{masked(url)}: ZooKeeper keeps /zookeeper for itself: choose another path")
     return root
-
-
-def _timeout(url: str, query: str) -> float:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    text = options.pop("timeout", str(_TIMEOUT))
-    if options:
-        unknown = ", ".join(sorted(options))
-        raise PipelineError(f"{masked(url)}: unknown option {unknown}; a ZooKeeper URL knows timeout")
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise PipelineError(f"{masked(url)}: timeout is {text!r}: it must be a number of seconds above 0")
-    return number
