@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -350,6 +352,36 @@ def publish_until_fenced(url: str) -> None:
             publish(writer, covers(n), [n] * 50)
     except Fenced:
         pass
+
+
+def publish_and_tell(url: str, told: Connection) -> None:
+    writer = EpochLog.open(url).take_over("a child")
+    while True:
+        n = writer.window.tail + 1
+        publish(writer, covers(n), [n])
+        told.send(n)
+
+
+def test_what_a_killed_writer_was_told_is_there_at_once(kafka_url: str) -> None:
+    """A record that was under way may still land after the kill; one that was answered has landed."""
+    url = f"{kafka_url}/log"
+    log = EpochLog.create(url, SCHEMA)
+    fork = multiprocessing.get_context("fork")
+    for _ in range(15):
+        ours, theirs = fork.Pipe(duplex=False)
+        child = fork.Process(target=publish_and_tell, args=(url, theirs))
+        child.start()
+        theirs.close()
+        last = [ours.recv() for _ in range(3)][-1]
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join()
+        there = log.ranges()[-1].last
+        with suppress(EOFError):
+            while ours.poll():
+                last = ours.recv()
+        assert there >= last
+        again = rows(log)
+        assert again == {n: [n] for n in range(len(again))}
 
 
 # -- brokers that have lost data

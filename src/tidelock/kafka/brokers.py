@@ -32,6 +32,7 @@ Client = TypeVar("Client")
 _PAUSE = 0.05
 _LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _POLL = 0.005
+_TOLD_AT_ONCE = 5
 _FILES = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
 
 
@@ -185,7 +186,9 @@ class Brokers:
         deadline = time.monotonic() + self.location.timeout
         while True:
             try:
-                return ask(max(0.1, deadline - time.monotonic()))
+                answer = ask(max(0.1, deadline - time.monotonic()))
+                self._trouble = None
+                return answer
             except KafkaException as failure:
                 error: KafkaError = failure.args[0]
                 if topic is not None and is_missing_topic(error) and not self.partitions(topic):
@@ -243,11 +246,14 @@ class Brokers:
     def translate(self, error: KafkaError) -> TidelockError:
         """``error`` in our words, with what the connections have told."""
         for name in self._clients.keys() - {"reader"}:
-            self._clients[name].poll(0)
+            for _ in range(_TOLD_AT_ONCE):
+                self._clients[name].poll(0)
         return translate(error, self.location, self._trouble)
 
     def _told(self, error: KafkaError) -> None:
-        self._trouble = error
+        # That all brokers are down is told as well when they refuse us, but it is not the reason.
+        if self._trouble is None or not is_refusal(self._trouble):
+            self._trouble = error
 
     @property
     def _producer(self) -> Producer:
