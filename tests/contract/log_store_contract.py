@@ -218,8 +218,11 @@ class LogStoreContract:
             eventually(lambda: log.ranges() and log.ranges()[-1].last > newest + 3, "the child publishes")  # noqa: B023
             os.kill(child.pid, signal.SIGKILL)
             child.join()
-            assert rows(log) == {n: [n] * 50 for n in range(log.ranges()[-1].last + 1)}
-            newest = log.ranges()[-1].last
+            # One look, because what the child had sent may arrive at a server a little after its death.
+            found = rows(log)
+            assert found == {n: [n] * 50 for n in range(len(found))}
+            assert len(found) > newest + 4, "and what others had seen before is there"
+            newest = len(found) - 1
 
     # -- cursors, truncation, rewind, leftovers
 
