@@ -137,6 +137,16 @@ class Place:
 
     # -- what happened
 
+    def ticks(self) -> tuple[int, int]:
+        """The processor time that the machine and these jobs have used so far; zeros where Linux is not there."""
+        if not Path("/proc/stat").exists():
+            return 0, 0
+        user, nice, system, _, _, *more = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+        sessions = {job.pid for job in self._jobs.values()}
+        return user + nice + system + sum(more), sum(
+            _used(file, sessions) for file in Path("/proc").glob("[0-9]*")
+        )
+
     def published(self) -> list[float]:
         """When the epochs of the subject were published."""
         epochs = self.ask("subjects", "show", SUBJECT, "--last", "1000")["epochs"]
@@ -161,6 +171,21 @@ class Place:
             if not database.execute("SELECT name FROM sqlite_master WHERE name = 'epochs'").fetchall():
                 return []
             return database.execute("SELECT begun_at, delivered_at, taken FROM epochs ORDER BY epoch").fetchall()
+
+
+def _used(process: Path, sessions: set[int]) -> int:
+    """The processor time of a process and of those it has waited for, if it belongs to one of the sessions."""
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has just ended
+        return 0
+    return sum(map(int, fields[11:15])) if int(fields[3]) in sessions else 0
+
+
+def foreign_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
+    """Which part of the processor time went to others than the jobs."""
+    machine, own = after[0] - before[0], after[1] - before[1]
+    return max(0.0, 1 - own / machine) if machine else None
 
 
 def publication(moment: float, published: list[float]) -> float | None:
