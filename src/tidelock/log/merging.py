@@ -33,7 +33,7 @@ from tidelock.epochs import Epoch
 Position = Mapping[str, Epoch]
 """By the identities of logs, the newest epoch that was taken of each."""
 
-BEHIND = 20
+BEHIND = 10
 MOST = 100
 
 

@@ -139,7 +139,7 @@ class TestAgreedPositions:
 
     def test_who_is_far_behind_goes_further(self) -> None:
         agreed = [{"a": n} for n in range(150)]
-        assert ahead({"a": 130}, agreed) == {"a": 131}
+        assert ahead({"a": 150 - BEHIND}, agreed) == {"a": 151 - BEHIND}
         assert ahead({"a": 149 - BEHIND}, agreed) == {"a": 149}
         assert ahead({"a": 9}, agreed) == {"a": 9 + MOST}
 
