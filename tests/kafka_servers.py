@@ -83,8 +83,9 @@ class KafkaServer:
             raise
 
     def _format(self) -> None:
+        # Joined to its option, because it may begin with a dash.
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c")
+        command = self._java("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c")
         subprocess.run(command, capture_output=True, check=True)
 
     def _java(self, *words: str) -> list[str]:

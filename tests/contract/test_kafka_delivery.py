@@ -110,6 +110,7 @@ def test_only_the_newest_note_is_kept(
     assert new_writer(kafka_server, topic).is_done({"epoch": 9})
 
 
+@pytest.mark.chaos
 def test_a_broker_that_is_killed_in_between(kafka_servers: KafkaServers, topic: str) -> None:
     server = kafka_servers.start()
     writer = new_writer(server, topic, timeout=3)

@@ -260,6 +260,7 @@ def test_an_epoch_that_was_published_without_an_answer(kafka_url: str) -> None:
 # -- brokers that were away
 
 
+@pytest.mark.chaos
 def test_brokers_that_are_not_there(kafka_servers: KafkaServers) -> None:
     server = kafka_servers.start()
     writer = new_writer(f"{server.url}/log?timeout=0.5")
@@ -285,6 +286,7 @@ def publish_patiently(url: str, epochs: int) -> None:
     patiently(go_on)
 
 
+@pytest.mark.chaos
 def test_a_broker_that_is_killed_again_and_again_costs_nothing(
     kafka_servers: KafkaServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +306,7 @@ def test_a_broker_that_is_killed_again_and_again_costs_nothing(
     assert own_view(url).ask(lambda state: state.covers) == [(n, n) for n in range(epochs)]
 
 
+@pytest.mark.chaos
 def test_a_broker_that_hangs(kafka_servers: KafkaServers) -> None:
     server = kafka_servers.start()
     writer = new_writer(f"{server.url}/log?timeout=1")
@@ -433,6 +436,7 @@ def test_a_password_opens_the_log_and_is_never_shown(kafka_servers: KafkaServers
     assert PASSWORD not in str(away.value)
 
 
+@pytest.mark.chaos
 def test_a_log_over_tls(kafka_servers: KafkaServers, redis_servers: RedisServers) -> None:
     certificates = redis_servers.certificates()
     server = kafka_servers.start(tls=certificates)

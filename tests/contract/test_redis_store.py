@@ -340,6 +340,7 @@ def test_an_entry_that_a_new_primary_has_only_staged_is_shown(
     assert rows(writer.log) == {n: [n] for n in range(4)}
 
 
+@pytest.mark.chaos
 def test_a_failover_loses_no_published_epoch(redis_servers: RedisServers) -> None:
     primary = redis_servers.start()
     replica = redis_servers.replica(primary)

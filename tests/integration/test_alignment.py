@@ -17,8 +17,10 @@ from tests.integration.subjects import Deliveries, HandMade, abort, align
 from tests.waiting import eventually
 
 import tidelock
+from tidelock.alignment.directory import Directory
 from tidelock.alignment.machine import State
 from tidelock.cli import main
+from tidelock.coordination import open_tree
 from tidelock.errors import PipelineError
 from tidelock.runtime.home import Home
 from tidelock.runtime.run import Run
@@ -270,7 +272,7 @@ def test_what_cannot_be(
 
 
 def test_jobs_that_would_follow_each_other_are_refused(
-    subject: HandMade, start: Callable[..., Run], spark: SparkSession, tmp_path: Path
+    subject: HandMade, start: Callable[..., Run], spark: SparkSession, tmp_path: Path, coordinator: str
 ) -> None:
     first = following("first", subject.name)
     first.publish("numbers", subject="first.numbers")
@@ -286,6 +288,8 @@ def test_jobs_that_would_follow_each_other_are_refused(
     with pytest.raises(PipelineError, match=r"first ─first\.numbers─▶ second ─second\.numbers─▶ first"):
         again.start(spark, tmp_path / "other")
     assert Home(tmp_path / "other").is_held() is False
+    with open_tree(coordinator) as tree:
+        assert not Directory(tree).is_alive("first"), "nothing is left of it"
 
 
 def test_a_job_goes_on_aligned_after_it_was_stopped(

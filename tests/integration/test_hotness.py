@@ -107,14 +107,8 @@ def test_one_job_finds_the_hotness(
     assert stored(tmp_path) == expected(spark, LAST + 1, LAST + 1)
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param("unaligned", marks=pytest.mark.chaos),
-        pytest.param("aligned", marks=pytest.mark.chaos),
-        "aligned on the way",
-    ],
-)
+@pytest.mark.chaos
+@pytest.mark.parametrize("mode", ["unaligned", "aligned", "aligned on the way"])
 def test_two_jobs_find_the_same(
     mode: str,
     spark: SparkSession,

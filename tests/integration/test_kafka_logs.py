@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from tests.waiting import eventually
 
 from tidelock.log import EpochLog
@@ -56,6 +57,7 @@ def start(place: Path, log: str, *options: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
 
 
+@pytest.mark.chaos
 def test_a_job_with_logs_in_kafka_that_is_killed_computes_what_a_batch_computes(
     tmp_path: Path, kafka_url: str
 ) -> None:

@@ -133,6 +133,7 @@ def start(place: Path, server: KafkaServer, topic: str, *options: str) -> subpro
         return subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
 
 
+@pytest.mark.chaos
 def test_a_job_between_topics_that_is_killed_writes_every_row_once(
     tmp_path: Path, kafka_server: KafkaServer
 ) -> None:

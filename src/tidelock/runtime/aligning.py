@@ -126,11 +126,15 @@ class Aligner:
                 cycle.
             BackendUnavailable: the tree does not answer.
         """
-        known = self._open()
-        known.register(self._its.job)
-        for subject, log in self._its.publishes.values():
-            known.publish(subject, self._its.job.name, log)
-        known.show_alive(self._its.job.name)
+        try:
+            known = self._open()
+            known.register(self._its.job)
+            for subject, log in self._its.publishes.values():
+                known.publish(subject, self._its.job.name, log)
+            known.show_alive(self._its.job.name)
+        except BaseException:
+            self.close()
+            raise
 
     # -- while it runs
 
@@ -141,7 +145,7 @@ class Aligner:
                 self._look()
             self._try_to_talk(last=True)
         finally:
-            self._close()
+            self.close()
 
     def _look(self) -> None:
         try:
@@ -213,7 +217,7 @@ class Aligner:
                 self._away = False
                 self._events.add("coordinator back", None, self._url)
         except _AWAY as trouble:
-            self._close()
+            self.close()
             if not self._away:
                 self._away = True
                 self._events.add("coordinator away", None, f"{trouble}; the job goes on, and hears commands later")
@@ -242,7 +246,8 @@ class Aligner:
             return known
         return Directory(self._tree)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the session with the tree. Idempotent."""
         tree, self._tree = self._tree, None
         if tree is not None:
             try:

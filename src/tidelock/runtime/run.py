@@ -63,6 +63,7 @@ class Run:
             segments = settle(self.prepared, home, spark, asked=plan is not None, events=self._events)
             last = None if last_epoch is None else Epoch(last_epoch)
             self._talking = Talking.of(pipeline, segments, home, self._events, last)
+            self._held.callback(self._talking.close)
             self._supervisor = Supervisor(
                 segments, home, pipeline.care, self._events, last_epoch=last, stopping=self._talking.closing
             )

@@ -88,6 +88,11 @@ class Talking:
         if self._aligner is not None:
             self._aligner.closing()
 
+    def close(self) -> None:
+        """Leave the shared tree, also if nothing was ever started. Idempotent."""
+        if self._aligner is not None:
+            self._aligner.close()
+
     def end(self) -> None:
         """Stop, after a last word."""
         for speaker in self._speakers:

@@ -64,7 +64,7 @@ def test_a_mode_that_could_not_be_written_is_neither_told_nor_forgotten(
         speaker._look()
         assert speaker.source.state is State.CATCHING_UP
         assert known.reported("job", ["s"]) == kept(home) == speaker.source
-    speaker._close()
+    speaker.close()
 
 
 def test_a_job_that_is_killed_goes_on_in_the_mode_that_it_was_in(
@@ -76,7 +76,7 @@ def test_a_job_that_is_killed_goes_on_in_the_mode_that_it_was_in(
     killed._look()
     killed._look()
     assert killed.source.state is State.READY
-    killed._close()
+    killed.close()
     assert aligner(home, log).source == killed.source
 
 
