@@ -120,7 +120,8 @@ def _is_worker(pid: int) -> bool:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return any(mark in line for mark in (b"pyspark.daemon", b"python_streaming_source_runner", b"spark.nursery"))
+    marks = (b"spark.worker_daemon", b"pyspark.daemon", b"python_streaming_source_runner", b"spark.nursery")
+    return any(mark in line for mark in marks)
 
 
 @pytest.fixture
