@@ -13,6 +13,7 @@ A fork inherits clients without their threads. They must not even be freed there
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import threading
 import time
@@ -350,6 +351,8 @@ def leave(inherited: Iterable[object]) -> None:
 
 def _forget() -> None:
     global _connecting
+    # Garbage of the parent may hold clients too, which nobody here can name: it is not collected in this process.
+    gc.freeze()
     leave(_connected.values())
     _connected.clear()
     _connecting = threading.Lock()
