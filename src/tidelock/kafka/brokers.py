@@ -351,7 +351,7 @@ def leave(inherited: Iterable[object]) -> None:
 
 def _forget() -> None:
     global _connecting
-    # Garbage of the parent may hold clients too, which nobody here can name: it is not collected in this process.
+    # A child was seen to crash while it collected what it had inherited, so that is not collected in a child.
     gc.freeze()
     leave(_connected.values())
     _connected.clear()
