@@ -25,7 +25,7 @@ from tidelock.log.following import Instruction
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
-from tidelock.runtime.subscriptions import default_coordinator
+from tidelock.runtime.subscriptions import Publication, default_coordinator
 from tidelock.spark.batches import Batches
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.segments import Segments
@@ -74,14 +74,14 @@ class Neighbours:
             job.check_can_align()
         return cls(
             job,
-            {known.subject: _published(segments, node, known, home) for node, known in pipeline.published.items()},
+            {known.subject: _published(home.log(node), known) for node, known in pipeline.published.items()},
             {one.subject: EpochLog.open(one.log) for one in segments.followed.values()},
             aligned,
         )
 
 
-def _published(segments: Segments, node: str, known: Any, home: Home) -> tuple[Subject, str]:
-    own = EpochLog.open(home.log(node))
+def _published(log: str, known: Publication) -> tuple[Subject, str]:
+    own = EpochLog.open(log)
     endpoint = EpochLog.open(known.shared).url if known.shared else own.url
     return Subject(known.subject, endpoint, own.header.schema, known.shared is not None), own.url
 
