@@ -117,11 +117,12 @@ def _members(group: int) -> list[int]:
 
 def _is_worker(pid: int) -> bool:
     try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        program, *arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
         return False
-    marks = (b"spark.worker_daemon", b"pyspark.daemon", b"python_streaming_source_runner", b"spark.nursery")
-    return any(mark in line for mark in marks)
+    # The JVM names the workers' daemon as well, among its settings: it is not a Python process.
+    marks = ("spark.worker_daemon", "pyspark.daemon", "python_streaming_source_runner", "spark.nursery")
+    return Path(program).name.startswith("python") and any(mark in " ".join(arguments) for mark in marks)
 
 
 @pytest.fixture
