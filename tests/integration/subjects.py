@@ -45,6 +45,15 @@ class HandMade:
             assert self._writer.publish(manifest)
             self.published.append(list(numbers))
 
+    def put_back(self, epoch: int) -> None:
+        """Forget what was published behind an epoch, as a store that comes back with older data does."""
+        self.log.store.unpublish(
+            self.log.store.take_over("the test"), [r for r in reversed(self.log.ranges()) if r.last > epoch]
+        )
+        self.log.tell_recalls([*self.log.recalls(), Epoch(epoch)])
+        self._writer = self.log.take_over("the test")
+        del self.published[epoch + 1 :]
+
     def _part(self, epoch: Epoch, numbers: Sequence[int]) -> Part:
         name = f"{self._writer.part_prefix(epoch)}x.arrow"
         batch = pa.RecordBatch.from_pydict({"n": list(numbers)}, schema=ARROW)

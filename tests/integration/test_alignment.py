@@ -21,7 +21,7 @@ from tidelock.alignment.directory import Directory
 from tidelock.alignment.machine import State
 from tidelock.cli import main
 from tidelock.coordination import open_tree
-from tidelock.errors import PipelineError
+from tidelock.errors import BatchFailed, PipelineError
 from tidelock.runtime.home import Home
 from tidelock.runtime.run import Run
 
@@ -235,6 +235,42 @@ def test_several_jobs_produce_one_subject(
     kept.wait_for(4)
     assert kept.epochs[1] == [(1,), (101,)]
     assert newest()["state"] == "committed"
+
+
+def test_a_follower_that_is_beyond_a_subject_that_was_put_back_stops_and_another_one_goes_on(
+    subject: HandMade, start: Callable[..., Run], spark: SparkSession, tmp_path: Path
+) -> None:
+    """A subject whose store has lost epochs publishes them again, perhaps cut otherwise."""
+    subject.publish([1], [2])
+    job = following("slow", subject.name)
+    slow = Deliveries().attach(job, "numbers")
+    run = start(job)
+    slow.wait_for(2)
+    run.stop()
+    assert run.wait(60)
+    subject.publish([3], [4])
+    job = following("fast", subject.name)
+    fast = Deliveries().attach(job, "numbers")
+    run = start(job)
+    fast.wait_for(4)
+
+    subject.put_back(1)
+    subject.publish([3, 4], [5], [6])
+    with pytest.raises(BatchFailed, match=r"cannot be retried.*behind 1 were lost.* up to 3 already.*new home"):
+        run.wait(60)
+    assert fast.rows() == [(1,), (2,), (3,), (4,)], "nothing twice, and nothing left out"
+    stream = spark.readStream.format("tidelock").option("startingEpoch", "earliest").load(str(subject.log.url))
+    for _ in range(2):  # a new reader, and the same one again
+        query = stream.writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint").toTable("read_anew")
+        query.processAllAvailable()
+        query.stop()
+        subject.publish([7])
+    assert sorted(row.n for row in spark.table("read_anew").collect()) == [1, 2, 3, 4, 5, 6, 7]
+    job = following("slow", subject.name)
+    slow.attach(job, "numbers")
+    start(job)
+    slow.wait_for(8)
+    assert slow.rows() == [(n,) for n in (1, 2, 3, 4, 5, 6, 7, 7)]
 
 
 def test_what_cannot_be(

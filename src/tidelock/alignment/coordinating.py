@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidelock.alignment.directory import Directory, Job
 from tidelock.alignment.machine import Abort, Align, CatchUp, Command, Source, State, next_command
-from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 
@@ -97,8 +97,7 @@ class Coordinator:
         return CatchUp(0, tuple(wanted)) if command is None and newest is not None else command
 
     def _tail(self, subject: str) -> Epoch:
-        ranges = EpochLog.open(self._known.subject(subject).endpoint).ranges()
-        return ranges[-1].last if ranges else BEFORE_FIRST
+        return EpochLog.open(self._known.subject(subject).endpoint).tail()
 
 
 def _concerns(command: Command) -> set[str]:

@@ -84,8 +84,7 @@ def _producer(known: Directory, job: str, url: str) -> Facts:
 def _consumer(known: Directory, log: EpochLog, job: Job, subject: str) -> Facts:
     source = known.reported(job.name, list(job.follows))
     cursor = log.cursor(job.follows[subject])
-    ranges = log.ranges()
-    newest = ranges[-1].last if ranges else BEFORE_FIRST
+    newest = log.tail()
     rows = [row for row in known.epochs(job.name) if subject in row["taken"]]
     return {
         "job": job.name,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -30,6 +30,8 @@ from tidelock.log.topic_parts import is_of_topic, read_topic_part
 from tidelock.log.window import Entry, Retention, Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+RECALLS = "recalls"
+"""The document of a log that was put back."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,11 @@ class EpochLog:
         """The position right before the oldest entry that the log holds."""
         ranges = self.ranges()
         return Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+
+    def tail(self) -> Epoch:
+        """The newest epoch that the log holds."""
+        ranges = self.ranges()
+        return ranges[-1].last if ranges else BEFORE_FIRST
 
     def check_there(self) -> None:
         """See that this very log is still there.
@@ -245,6 +252,40 @@ class EpochLog:
     def is_set_aside(self, consumer: str, covers: EpochRange) -> bool:
         """Whether ``consumer`` is not to see the rows of the entry of ``covers``."""
         return self.store.get(f"aside/{consumer}-{covers}") is not None
+
+    # -- epochs that were published again
+
+    def recalls(self) -> tuple[Epoch, ...]:
+        """The epochs that the log was put back to, oldest first: what was behind each was published again.
+
+        Raises:
+            LogCorrupt: the document that says so is damaged.
+        """
+        data = self.store.get(RECALLS)
+        return () if data is None else unseal(data, f"{self.shown}: {RECALLS}", recalled)
+
+    def tell_recalls(self, epochs: Iterable[Epoch]) -> None:
+        """Let readers know all the epochs that the log was put back to. Durable."""
+        self.store.put(RECALLS, seal({"epochs": list(epochs)}))
+
+    def check_stands(self, position: Epoch, known: int) -> int:
+        """See that what a reader has taken up to ``position`` was not published again since.
+
+        ``known``: how many recalls there were when it came to that position. Returns how many there are now.
+
+        Raises:
+            PipelineError: some of it was.
+        """
+        recalls = self.recalls()
+        # Fewer than were known: the log itself was put back to a time before one of them.
+        new = recalls[known:] if known <= len(recalls) else recalls
+        if any(epoch < position for epoch in new):
+            raise PipelineError(
+                f"{self.shown}: the epochs behind {min(new)} were lost and are published again, perhaps cut "
+                f"otherwise, and this query has taken the epochs up to {position} already: put it back to epoch "
+                f"{min(new)} or before with `tidelock restore`, or let it begin anew in a new home"
+            )
+        return len(recalls)
 
     # -- writing
 
@@ -377,6 +418,11 @@ def check_name(name: str, what: str) -> str:
             "100 of them, beginning with a letter or digit"
         )
     return name
+
+
+def recalled(fields: dict[str, Any]) -> tuple[Epoch, ...]:
+    """What the document of recalls says."""
+    return tuple(Epoch(epoch) for epoch in fields["epochs"])
 
 
 def _gap(ranges: list[EpochRange]) -> Epoch | None:

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidelock.alignment.combining import standing
 from tidelock.alignment.directory import Directory, Job, Subject
 from tidelock.alignment.machine import Commanded, Progressed, Source, State
 from tidelock.coordination import SessionExpired, Tree, open_tree
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import BackendUnavailable, LogCorrupt
+from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.following import Instruction
 from tidelock.runtime.events import Events
@@ -74,16 +75,31 @@ class Neighbours:
             job.check_can_align()
         return cls(
             job,
-            {known.subject: _published(home.log(node), known) for node, known in pipeline.published.items()},
+            {known.subject: _published(home, node, known) for node, known in pipeline.published.items()},
             {one.subject: EpochLog.open(one.log) for one in segments.followed.values()},
             aligned,
         )
 
 
-def _published(log: str, known: Publication) -> tuple[Subject, str]:
-    own = EpochLog.open(log)
-    endpoint = EpochLog.open(known.shared).url if known.shared else own.url
-    return Subject(known.subject, endpoint, own.header.schema, known.shared is not None), own.url
+def _published(home: Home, node: str, known: Publication) -> tuple[Subject, str]:
+    """The subject of a publication, and the log in which this job keeps it or its part of it.
+
+    Raises:
+        PipelineError: the job was put back, and the subject that it shares has its later epochs already.
+    """
+    own = EpochLog.open(home.log(node))
+    if known.shared is None:
+        return Subject(known.subject, own.url, own.header.schema, shared=False), own.url
+    subject = EpochLog.open(known.shared)
+    taken = standing(subject).at.get(own.header.id, BEFORE_FIRST)
+    present = max(own.tail(), Checkpoint(None, home.checkpoint(node)).position())
+    if taken > present:
+        raise PipelineError(
+            f"this job was put back to epoch {present}, and subject {known.subject}, which it shares with other "
+            f"jobs, has its epochs up to {taken} already: followers would get the same rows twice. Publish it "
+            "under another name, in a new home"
+        )
+    return Subject(known.subject, subject.url, own.header.schema, shared=True), own.url
 
 
 class Aligner:

@@ -10,6 +10,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
+from tidelock.log.log import RECALLS
 from tidelock.log.sealed import seal
 from tidelock.runtime.backup_store import BackupStore, checksum
 
@@ -65,7 +66,7 @@ class LogCopy:
         log = self.log()
         if log is None:
             return
-        for name in ("log", *log.store.names("aside/")):
+        for name in ("log", RECALLS, *log.store.names("aside/")):
             self._put(f"{name}.json", log.store.get(name))
         for covers in log.ranges():
             if covers not in self.ranges:

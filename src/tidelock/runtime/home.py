@@ -13,7 +13,7 @@ logs/<node>/               epoch logs, unless they are kept elsewhere
 checkpoints/<segment>/     Spark's checkpoints
 out/<sink>/                files of sinks that were given no other place
 dead/<segment>.<input>/    epochs that were set aside
-logs.json                  the identities of its logs
+logs.json                  the identities of its logs, and to which epochs they were put back
 replay/<segment>.json      which batches a segment does again, if it was rolled back
 replanning/                a change of the plan that is under way
 snapshots/<operator>/      snapshots of state that is in a cache

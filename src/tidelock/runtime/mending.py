@@ -12,9 +12,13 @@ A query that was killed may have begun a batch and not committed it. Spark runs 
 input. So if its entry is in the log already, the segment counts as being there: its readers may have read it.
 It counts only as long as the input of the batch is held; otherwise the batch is forgotten.
 
-Crash points. Checkpoints go back first, then logs are cut, then cursors are set. Until a log is cut, looking
-again finds the same choice: of every segment the chosen version is still there, and newer ones are not. A log
-that is gone is made by the run itself, under its old identity.
+Other jobs may have read what is published again now, perhaps cut otherwise. They do not go back with this home.
+So every log that is put back says so (`EpochLog.recalls`), and a reader that is beyond that epoch stops.
+
+Crash points. What is recalled is written down in the home first (twice, at worst). Then checkpoints go back, then
+logs are cut, then cursors are set. Until a log is cut, looking again finds the same choice: of every segment the
+chosen version is still there, and newer ones are not. A log that is gone is made by the run itself, under its old
+identity.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from tidelock.epochs import Epoch
 from tidelock.errors import InternalError
 from tidelock.recovery import Adjusted, Found, Held, Link, Unrecoverable, adjust, violations
 from tidelock.runtime.home import Home, Record
+from tidelock.runtime.identities import remember_recalls
 from tidelock.runtime.mending_logs import FoundLog
 from tidelock.runtime.rolling_back import finish_rolling_back, roll_back, safe_versions
 from tidelock.spark.checkpoint import Checkpoint
@@ -226,6 +231,8 @@ class _Mending:
 
     def perform(self, chosen: Adjusted, windows: Windows) -> None:
         """Roll back what has to go back, then cut the logs, then set the cursors."""
+        recalled = [name for name in self._logs if self._is_recalled(name, chosen, windows)]
+        remember_recalls(self._home, {name: chosen.version(name) for name in recalled})
         for name in self._shape:
             version, same_input = self._target(name, chosen, windows)
             at = self._segments[name]
@@ -234,6 +241,12 @@ class _Mending:
                 roll_back(self._home, name, version, same_input=same_input)
         for name, log in self._logs.items():
             log.place(windows[name], chosen.steps[name], self._positions(name, chosen, windows))
+
+    def _is_recalled(self, log: str, chosen: Adjusted, windows: Windows) -> bool:
+        """Whether somebody may have read epochs of a log that are published again."""
+        at, version = self._segments[log], chosen.version(log)
+        forgets_begun = at.begun is not None and not self._keeps_begun(log, chosen, windows)
+        return forgets_begun or version < max(at.committed, self._logs[log].newest)
 
     def _target(self, segment: str, chosen: Adjusted, windows: Windows) -> tuple[Epoch, bool]:
         """The committed epoch that a segment goes back to, and whether it reads the very same input again."""

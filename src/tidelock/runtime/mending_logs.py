@@ -38,6 +38,11 @@ class FoundLog:
             if parts.issuperset(part.file for part in manifest.parts):
                 yield covers, manifest
 
+    @property
+    def newest(self) -> Epoch:
+        """The newest epoch that the log holds, whole or not."""
+        return self._ranges[-1].last if self._ranges else BEFORE_FIRST
+
     # -- what it can be
 
     def is_whole(self, written: Epoch) -> bool:

@@ -16,7 +16,7 @@ from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches, cached_segments
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
-from tidelock.runtime.identities import known_identities, remember_identities
+from tidelock.runtime.identities import announce_recalls, known_identities, remember_identities
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.spark.describing import Described, describe_nodes
 from tidelock.spark.frames import SparkSession
@@ -98,6 +98,7 @@ def settle(
             )
     home.remember(record)
     remember_identities(home, logs)
+    announce_recalls(home, logs)
     return segments
 
 

@@ -8,6 +8,7 @@ from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
+from tidelock.log.log import RECALLS
 from tidelock.log.sealed import seal, unseal
 
 _OWNER = "a change of the plan"
@@ -55,6 +56,7 @@ def remove_log(url: str) -> None:
     for folder in ("cursor/", "round/", "aside/"):
         for name in store.names(folder):
             store.delete(name)
+    store.delete(RECALLS)
     store.delete("log")  # last: until then the log is there, and can be removed again
 
 

@@ -5,7 +5,8 @@ Theory of operation
 Everything is verified as it is downloaded, and what is damaged does not count. That leaves every segment with some
 safe versions and its log with some run of entries, and `tidelock.recovery.adjust` chooses the freshest state in
 which they fit together (Segment Backup, section 3.5). Then each checkpoint is rolled back to its version, each log
-rewound to it, each cursor put where its reader is.
+rewound to it, each cursor put where its reader is. Readers in other jobs may have come further: every log says to
+which epoch it was put back, and they stop if they have.
 
 The record of the home is written last. A restore that is killed leaves a directory that is not a home, and that
 another restore refuses: remove it and restore again.
@@ -188,6 +189,7 @@ class _Restoration:
             versions = {segment: other.version for segment, other in adjusted.steps.items()}
             readers = self._record.reader_positions(name, versions)
             rewound = self._logs[name].place(window, step, readers)
+            self._logs[name].recall(step.version)
         return RestoredSegment(self._checkpoints[name].copied, step.version, rewound, step.restart_log)
 
 

@@ -14,6 +14,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt, PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
+from tidelock.log.log import RECALLS, recalled
 from tidelock.log.sealed import unseal
 from tidelock.log.store import open_store
 from tidelock.recovery import Held, Step
@@ -120,6 +121,18 @@ class LogRestore:
         """Make the log with the newest entries that follow each other."""
         window = self.windows()[0]
         self.place(window, Step("", window.tail, roll_back=False, rewind=False, restart_log=False), {})
+
+    def recall(self, version: Epoch) -> None:
+        """Tell the readers of the log, once it is made, that what was behind ``version`` is published again."""
+        if self._header is None:
+            return
+        name, before = f"{self._folder}/{RECALLS}.json", tuple[Epoch, ...]()
+        try:
+            if f"{RECALLS}.json" in self._names:
+                before = unseal(self._store.read(name) or b"", name, recalled)
+        except LogCorrupt as damage:
+            self.damaged.append(str(damage))
+        EpochLog.open(self._target.url).tell_recalls((*before, version))
 
     def _make(self, kept: list[_Entry], version: Epoch, readers: Mapping[str, Epoch]) -> None:
         for name, data in self._set_aside(version):

@@ -16,15 +16,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.following import Follower, InstructionFile
 from tidelock.log.merging import Position
 from tidelock.spark.options import ReadOptions
-from tidelock.spark.source import LogPartition, LogReading, log_offset
+from tidelock.spark.source import LogPartition, LogPositions
 
 
-class FollowStream(LogReading, DataSourceStreamReader):
+class FollowStream(LogPositions, DataSourceStreamReader):
     """A followed subject as a stream."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -40,10 +39,12 @@ class FollowStream(LogReading, DataSourceStreamReader):
         """Where the next batch ends: on epochs of all subjects, as the instruction of the moment wants it."""
         key = start.get("at") or start.get("epoch", start.get("start"))
         before, after = self._follower.decide(key, lambda: self._position(start))
-        self._keep(before)
+        own = before[self._log.header.id]
+        self._keep_cursor(own)
         if before == after and "epoch" in start:
             return start
-        return self._at(start.get("epoch", int(BEFORE_FIRST)), before, after)
+        recalls = self._check_stands(start, own)
+        return self._at(start.get("epoch", int(BEFORE_FIRST)), before, after, recalls)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The newest epoch of the subject, so that Spark's progress shows how far behind the query is."""
@@ -53,7 +54,11 @@ class FollowStream(LogReading, DataSourceStreamReader):
         """The parts of the epochs of a batch."""
         self._check_same_log(end)
         first, last = self._own(end)
-        return [] if first == last else self._plan(list(self._log.manifests(first, last)))
+        if first == last:
+            return []
+        manifests = list(self._log.manifests(first, last))
+        self._check_stands(end, last)  # after what it is about: the log may have been put back while it was read
+        return self._plan(manifests)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; runs on an executor."""
@@ -78,27 +83,13 @@ class FollowStream(LogReading, DataSourceStreamReader):
             self._first = self._follower.first(start["start"])
         return self._first
 
-    def _at(self, step: int, before: Position, after: Position) -> dict[str, Any]:
+    def _at(self, step: int, before: Position, after: Position, recalls: int) -> dict[str, Any]:
         if len(after) == 1:
             own = self._log.header.id
-            return self._offset(start=before[own], epoch=after[own])
+            return self._offset(start=before[own], epoch=after[own], recalls=recalls)
         number = step if before == after else step + 1
-        return {**self._offset(start=step, epoch=number), "from": dict(before), "at": dict(after)}
-
-    def _offset(self, **position: int | str) -> dict[str, Any]:
-        return log_offset(self._log.header, 0, len(self._options.together), **position)
-
-    def _check_same_log(self, offset: dict[str, Any]) -> None:
-        if offset["tidelock"] != self._log.header.id:
-            raise PipelineError(
-                f"{self._log.shown}: this is not the log that this job has followed so far (it was made anew): "
-                "give the job a new home"
-            )
-
-    def _keep(self, position: Position) -> None:
-        consumer, own = self._options.consumer, self._log.header.id
-        if consumer is not None and self._log.cursor(consumer) != position[own]:
-            self._log.move_cursor(consumer, position[own])
+        offset = self._offset(start=step, epoch=number, recalls=recalls)
+        return {**offset, "from": dict(before), "at": dict(after)}
 
     @property
     def _log(self) -> EpochLog:

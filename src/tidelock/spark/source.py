@@ -180,10 +180,13 @@ class LogReading:
             yield self._columns.marker(partition.marker_ms)
 
 
-def log_offset(header: Header, lag: int, together: int, **position: int | str) -> dict[str, Any]:
+def log_offset(
+    header: Header, lag: int, together: int, *, recalls: int = 0, **position: int | str
+) -> dict[str, Any]:
     """A position in a log as Spark keeps it, for a query that reads so many logs together."""
     behind = {"lag": lag} if lag else {}
-    return {"tidelock": header.id, "name": header.name, "together": together, **behind, **position}
+    known = {"recalls": recalls} if recalls else {}
+    return {"tidelock": header.id, "name": header.name, "together": together, **behind, **known, **position}
 
 
 def _spread(pieces: Sequence[Piece], partitions: int) -> list[list[Piece]]:
@@ -212,7 +215,44 @@ class LogBatch(LogReading, DataSourceReader):
         return self._rows(partition)
 
 
-class LogStream(LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogPositions(LogReading):
+    """What streams over a log share: positions as Spark keeps them, and whether they are still true."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        # A segment goes back together with the logs that it reads; whoever reads from outside has to look.
+        self._looks = options.replay is None
+
+    @property
+    def _log(self) -> EpochLog:
+        raise NotImplementedError
+
+    def _offset(self, *, recalls: int = 0, **position: int | str) -> dict[str, Any]:
+        together = len(self._options.together)
+        return log_offset(self._log.header, self._options.lag, together, recalls=recalls, **position)
+
+    def _check_same_log(self, offset: dict[str, Any]) -> None:
+        if offset["tidelock"] != self._log.header.id:
+            raise PipelineError(
+                f"{self._log.shown}: this is not the log that the query has read so far (it was made anew): "
+                "start the query with a new checkpoint, or its job in a new home"
+            )
+
+    def _check_stands(self, offset: dict[str, Any], position: Epoch) -> int:
+        """See that what was read up to ``position``, where ``offset`` is, still counts; the number of recalls."""
+        if not self._looks:
+            return 0
+        if "epoch" not in offset:  # nothing was read
+            return len(self._log.recalls())
+        return self._log.check_stands(position, offset.get("recalls", 0))
+
+    def _keep_cursor(self, epoch: Epoch) -> None:
+        consumer = self._options.consumer
+        if consumer is not None and self._log.cursor(consumer) != epoch:
+            self._log.move_cursor(consumer, epoch)
+
+
+class LogStream(LogPositions, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """An epoch log as a stream."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -239,10 +279,11 @@ class LogStream(LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow)
         key = start.get("epoch", start.get("start"))
         decision = self._rounds.decide(key, lambda: self._position(start), epochs)
         self._check_reaches(decision.start)
-        self._keep(decision.start)
+        self._keep_cursor(self._own(decision.start))
         if decision.end == decision.start and "epoch" in start:
             return start
-        return self._offset(start=decision.start, epoch=decision.end)
+        recalls = self._check_stands(start, self._own(decision.start))
+        return self._offset(start=decision.start, epoch=decision.end, recalls=recalls)
 
     def _takes_rest(self, start: dict[str, Any]) -> bool:
         rest = self._options.take_rest
@@ -260,7 +301,9 @@ class LogStream(LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         self._check_same_log(end)
         first, last = self._own(end["start"]), self._own(end["epoch"])
-        return self._plan([self._wanted(manifest) for manifest in self._log.manifests(first, last)])
+        manifests = [self._wanted(manifest) for manifest in self._log.manifests(first, last)]
+        self._check_stands(end, last)  # after what it is about: the log may have been put back while it was read
+        return self._plan(manifests)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; runs on an executor."""
@@ -303,23 +346,8 @@ class LogStream(LogReading, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._first = self._rounds.first(start["start"])
         return self._first
 
-    def _offset(self, **position: int | str) -> dict[str, Any]:
-        return log_offset(self._log.header, self._options.lag, len(self._options.together), **position)
-
-    def _check_same_log(self, offset: dict[str, Any]) -> None:
-        if offset["tidelock"] != self._log.header.id:
-            raise PipelineError(
-                f"{self._log.shown}: this is not the log that the query has read so far (it was made "
-                "anew): start the query with a new checkpoint"
-            )
-
     def _check_reaches(self, position: Epoch) -> None:
         """See that the log still has all that was read; a subject, made again, may be behind its followers."""
         tail = self._open()[0].tail
         if self._options.replay is not None and tail is not None and tail < self._own(position):
             raise lost(self._options.log, f"the epochs from {tail + 1} to {self._own(position)}")
-
-    def _keep(self, position: Epoch) -> None:
-        consumer = self._options.consumer
-        if consumer is not None and self._log.cursor(consumer) != self._own(position):
-            self._log.move_cursor(consumer, self._own(position))

@@ -70,6 +70,16 @@ def test_a_job_goes_on_elsewhere(job: Job, store: Path) -> None:
     again.check(20)
 
 
+def test_the_readers_of_a_restored_log_are_told_what_is_published_again(job: Job, store: Path) -> None:
+    job.run_to(5)
+    Backup(job.home, str(store)).copy()
+    again = restored(job, store)
+    assert again.log("words").recalls() == (5,)
+    again.run_to(8)
+    Backup(again.home, str(store)).copy()
+    assert restored(again, store, "further").log("words").recalls() == (5, 8)
+
+
 def test_segments_are_copied_at_different_epochs(job: Job, store: Path) -> None:
     job.run(*["words"] * 9, *["counts"] * 6, *["report"] * 2)
     progress = Backup(job.home, str(store)).copy()

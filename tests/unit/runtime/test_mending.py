@@ -18,6 +18,7 @@ from tests.unit.runtime.lost_logs import (
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.recovery import Unrecoverable
 from tidelock.runtime.home import Home
+from tidelock.runtime.identities import announce_recalls
 from tidelock.runtime.mending import Mended, mend
 from tidelock.runtime.rolling_back import roll_back, safe_versions
 from tidelock.spark.replay import read_replay
@@ -236,3 +237,45 @@ class TestRollingBack:
     def test_from_nothing_only_as_long_as_the_first_batch_is_known(self, job: Job) -> None:
         job.run_to(12)
         assert BEFORE_FIRST not in safe_versions(job.home, "words")
+
+
+class TestReadersInOtherJobs:
+    """They do not go back: logs tell them what is published again."""
+
+    def recalls(self, job: Job) -> dict[str, tuple[Epoch, ...]]:
+        """What the logs say once the job runs again."""
+        job = started_again(job.home)
+        logs = {node: job.log(node) for node in ("words", "counts")}
+        announce_recalls(job.home, logs)
+        return {node: log.recalls() for node, log in logs.items()}
+
+    def test_nothing_is_published_again(self, job: Job) -> None:
+        job.run_to(3)
+        lose(job, "words")
+        lose(job, "counts")
+        mended(job)
+        assert self.recalls(job) == {"words": (), "counts": ()}
+
+    def test_logs_that_are_put_back_say_so_also_if_they_are_made_anew(self, job: Job) -> None:
+        job.run_to(3)
+        job.run("words", "words", "counts", "words")
+        lose(job, "words")
+        lose(job, "counts")
+        mended(job)
+        assert self.recalls(job) == {"words": (3,), "counts": (3,)}
+        again = started_again(job.home)
+        again.run_to(5)
+        again.run("words", "words")
+        lose(again, "words")
+        mended(again)
+        assert self.recalls(again) == {"words": (3, 5), "counts": (3,)}
+        lose(again, "counts")
+        assert self.recalls(again)["counts"] == (3,), "the home remembers it"
+
+    def test_a_batch_that_was_begun_and_is_forgotten(self, job: Job) -> None:
+        job.run_to(3)
+        job.run("words")
+        job.step("counts", commit=False)
+        lose(job, "words")
+        mended(job)
+        assert self.recalls(job) == {"words": (3,), "counts": (3,)}, "somebody may have read its entry"
