@@ -259,7 +259,7 @@ def test_a_follower_that_is_beyond_a_subject_that_was_put_back_stops_and_another
     with pytest.raises(BatchFailed, match=r"cannot be retried.*behind 1 were lost.* up to 3 already.*new home"):
         run.wait(60)
     assert fast.rows() == [(1,), (2,), (3,), (4,)], "nothing twice, and nothing left out"
-    stream = spark.readStream.format("tidelock").option("startingEpoch", "earliest").load(str(subject.log.url))
+    stream = spark.readStream.format("tidelock").options(log=subject.log.url, startingEpoch="earliest").load()
     for _ in range(2):  # a new reader, and the same one again
         query = stream.writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint").toTable("read_anew")
         query.processAllAvailable()

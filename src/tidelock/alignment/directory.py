@@ -22,7 +22,7 @@ from typing import Any
 
 from tidelock.alignment.landscape import JobRecord, drawn, find_cycle
 from tidelock.alignment.machine import Command, Source, from_fields, to_fields
-from tidelock.coordination import BadVersion, NodeExists, NoNode, Tree
+from tidelock.coordination import BadVersion, NodeExists, NoNode, NotEmpty, Tree
 from tidelock.errors import PipelineError
 from tidelock.urls import masked
 
@@ -145,9 +145,14 @@ class Directory:
 
     def withdraw(self, subject: str, job: str) -> None:
         """Let ``job`` be no longer a producer of ``subject``; the last one takes the subject with it."""
-        self._delete(f"/subjects/{subject}/producers/{job}")
-        if not self.producers(subject):
-            self._delete(f"/subjects/{subject}")
+        path = f"/subjects/{subject}"
+        self._delete(f"{path}/producers/{job}")
+        try:  # not all at once: one that comes to produce it at this moment keeps it
+            self._tree.delete(f"{path}/producers")
+            self._delete(f"{path}/combiner")
+            self._tree.delete(path)
+        except (NotEmpty, NoNode):
+            return
 
     # -- jobs
 

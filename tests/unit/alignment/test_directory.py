@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,23 @@ class TestSubjects:
         known.withdraw("s", "two")
         assert known.subjects() == []
         known.publish(subject("s", "file:/c"), "three", "file:/three")
+
+    @pytest.mark.parametrize("moment", ["/subjects/s/producers", "/subjects/s"])
+    def test_one_that_publishes_while_the_last_one_goes_keeps_the_subject(
+        self, tree: Tree, known: Directory, monkeypatch: pytest.MonkeyPatch, moment: str
+    ) -> None:
+        known.publish(subject("s", shared=True), "one", "file:/one")
+        delete = tree.delete
+
+        def late(path: str, **how: Any) -> None:
+            if path == moment:
+                known.publish(subject("s", shared=True), "two", "file:/two")
+            delete(path, **how)
+
+        monkeypatch.setattr(tree, "delete", late)
+        known.withdraw("s", "one")
+        assert known.subjects() == [subject("s", shared=True)]
+        assert known.producers("s") == {"two": "file:/two"}
 
 
 class TestJobs:
