@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,13 +10,18 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import SparkSession
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tests.integration.streams import Place
 from tests.kafka_servers import KafkaServer
 from tests.waiting import eventually
@@ -24,6 +30,7 @@ import tidelock
 from tidelock.errors import PipelineError
 from tidelock.kafka.brokers import MissingTopic, connect
 from tidelock.kafka.location import parse_servers
+from tidelock.runtime.run import Run
 
 ROOT = Path(__file__).parents[2]
 RECORDS, EPOCHS = 1000, 20
@@ -88,6 +95,59 @@ def test_records_are_decoded_and_what_does_not_fit_is_null(
     assert [bytes(row[1]) for row in read_all(place, raw)] == [b'{"id": 3, "text": "c"}']
 
 
+def test_avro_records_at_both_ends(
+    spark: SparkSession, place: Place, kafka_server: KafkaServer, started: list[Run]
+) -> None:
+    def made(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        listed = [{"name": n, "type": t} for n, t in fields.items()]
+        return dict(parse_schema({"type": "record", "name": name, "fields": listed}))
+
+    def written(schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+        data = io.BytesIO()
+        schemaless_writer(data, schema, value)
+        return data.getvalue()
+
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    prices = {"type": "map", "values": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}}
+    order = made("order", {"id": "long", "at": moment, "tags": {"type": "array", "items": "string"}})
+    paid = made("paid", {"id": "long", "at": moment, "first": ["null", "string"], "prices": prices})
+    topic = new_topic(kafka_server)
+    at = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    values = [{"id": n, "at": at, "tags": ["a", "b"][: n % 3]} for n in range(5)]
+    feed(kafka_server, topic, [*(written(order, value) for value in values), b"no Avro"])
+
+    job = tidelock.Pipeline("pay", epoch="100 milliseconds")
+
+    @job.source
+    def orders(spark: SparkSession) -> DataFrame:
+        return tidelock.kafka_records(spark, kafka_server.address, topic, avro=order)
+
+    @job.operator
+    def payments(orders: DataFrame) -> DataFrame:
+        price = F.create_map(F.lit("net"), (F.col("id") + 0.25).cast("decimal(6,2)"))
+        return orders.where("id is not null").select(
+            "id", "at", F.try_element_at("tags", F.lit(1)).alias("first"), price.alias("prices")
+        )
+
+    job.topic("payments", f"{topic}.out", servers=kafka_server.address, key="id", avro=json.dumps(paid))
+    started.append(job.start(spark, place.home / "home"))
+    brokers = connect(parse_servers(kafka_server.address))
+
+    def found() -> list[Any]:
+        with suppress(MissingTopic):
+            if end := brokers.ends(f"{topic}.out")[0]:
+                return list(brokers.read(f"{topic}.out", 0, 0, end - 1))
+        return []
+
+    eventually(lambda: len(found()) >= 5, "all payments are there")
+    values = [schemaless_reader(io.BytesIO(message.value()), paid, None) for message in found()]
+    assert sorted(values, key=lambda value: value["id"]) == [
+        {"id": n, "at": at, "first": "a" if n % 3 else None, "prices": {"net": Decimal(n) + Decimal("0.25")}}
+        for n in range(5)
+    ]
+    assert sorted(message.key() for message in found()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
 def test_a_query_that_comes_too_late_is_told(spark: SparkSession, place: Place, kafka_server: KafkaServer) -> None:
     topic = new_topic(kafka_server)
     feed(kafka_server, topic, [b"{}"] * 4)
@@ -115,6 +175,8 @@ def test_what_is_wrong_is_told(spark: SparkSession, kafka_server: KafkaServer) -
         tidelock.kafka_records(spark, kafka_server.address, topic, schema="id what is this")
     with pytest.raises(PipelineError, match="starting is 'middle': it must be 'earliest' or 'latest'"):
         tidelock.kafka_records(spark, kafka_server.address, topic, starting="middle")
+    with pytest.raises(PipelineError, match="the records are JSON or Avro: give either schema or avro"):
+        tidelock.kafka_records(spark, kafka_server.address, topic, schema="id long", avro="{}")
     with pytest.raises(PipelineError, match="max_records is 0: it must be at least 1"):
         tidelock.kafka_records(spark, kafka_server.address, topic, max_records=0)
     with pytest.raises(PipelineError, match="the brokers alone are wanted here, without a path"):

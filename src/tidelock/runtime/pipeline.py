@@ -23,6 +23,7 @@ from tidelock.recovery import Bound, Policy
 from tidelock.runtime.home import Home
 from tidelock.runtime.log_places import LogsLike
 from tidelock.runtime.subscriptions import Publication, Subscription
+from tidelock.spark.avro import AvroRecords, AvroSchema
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.reading import read_log
 from tidelock.spark.sinks import ConsoleSink, Deliver, FileSink, FunctionSink, discard
@@ -211,9 +212,16 @@ class Pipeline:
         self._nodes.append(Node(name, Kind.SINK, (node,), epochs_per_batch=epochs))
 
     def topic(
-        self, node: str, topic: str, *, servers: str, key: str | None = None, name: str | None = None
+        self,
+        node: str,
+        topic: str,
+        *,
+        servers: str,
+        key: str | None = None,
+        avro: AvroSchema | None = None,
+        name: str | None = None,
     ) -> None:
-        """Write what ``node`` gives to a Kafka topic as JSON, exactly once for who reads committed records.
+        """Write what ``node`` gives to a Kafka topic, exactly once for who reads committed records.
 
         The driver writes every epoch in one transaction. After logs were lost, or a backup was restored, epochs
         that are computed anew are written anew.
@@ -223,14 +231,18 @@ class Pipeline:
             topic: the topic; it is made as the brokers make topics if it is missing.
             servers: the brokers: `host:9092,host:9092`, or a URL with user, password and options.
             key: the column that is the key of records, as text; none if nothing is said.
+            avro: the Avro schema of the records, as JSON text, as a dictionary, or as the path of a file with it;
+                JSON records if nothing is said.
             name: the sink's name; ``<node>_topic`` if nothing is said.
 
         Raises:
-            PipelineError: the brokers are not named as they should be, or the package for Kafka is missing.
+            PipelineError: the brokers are not named as they should be, the package for Kafka is missing, or the
+                Avro schema is none of records that rows can become.
         """
         check_installed()
         name, location = name or f"{node}_topic", parse_servers(servers)
-        self.sinks[name] = lambda spark, home: _topic_sink(name, location, topic, f"{self.name}.{name}", key)
+        records, writer = None if avro is None else AvroRecords(avro), f"{self.name}.{name}"
+        self.sinks[name] = lambda spark, home: _topic_sink(name, location, topic, writer, key, records)
         self._nodes.append(Node(name, Kind.SINK, (node,)))
 
     def console(self, node: str, *, rows: int = 20, name: str | None = None) -> None:
@@ -395,10 +407,12 @@ class Pipeline:
         return started.status()
 
 
-def _topic_sink(name: str, location: Location, topic: str, writer: str, key: str | None) -> Deliver:
+def _topic_sink(
+    name: str, location: Location, topic: str, writer: str, key: str | None, avro: AvroRecords | None
+) -> Deliver:
     from tidelock.spark.topic_sink import TopicSink
 
-    return TopicSink(name, location, topic, writer, key)
+    return TopicSink(name, location, topic, writer, key=key, avro=avro)
 
 
 def _with_subject(node: Node, subject: str | None) -> Node:

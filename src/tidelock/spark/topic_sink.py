@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tidelock.errors import SchemaMismatch
 from tidelock.kafka.delivery import TopicWriter
 from tidelock.kafka.location import Location
+from tidelock.spark.avro import AvroRecords
 from tidelock.spark.batches import Work
 from tidelock.spark.queries import compute
 from tidelock.spark.schema import quoted
@@ -17,15 +18,25 @@ from tidelock.spark.sinks import identity, kept
 
 
 class TopicSink:
-    """Writes the rows of every epoch as JSON records to a topic.
+    """Writes the rows of every epoch as JSON or Avro records to a topic.
 
     The driver writes them: a transaction belongs to one client. A batch that is run again and was written is only
     computed.
     """
 
-    def __init__(self, name: str, location: Location, topic: str, writer: str, key: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        location: Location,
+        topic: str,
+        writer: str,
+        *,
+        key: str | None,
+        avro: AvroRecords | None,
+    ) -> None:
         self._name = name
         self._key = key
+        self._avro = avro
         self._writer = TopicWriter(location, topic, writer)
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
@@ -47,11 +58,15 @@ class TopicSink:
                 f"{', '.join(rows.columns)}"
             )
         whole = F.struct(*[F.col(quoted(name)) for name in rows.columns])
-        value = F.to_json(whole, {"ignoreNullFields": "false"})
+        if self._avro is None:
+            value = F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
+        else:
+            self._avro.check_columns(rows.columns, f"sink {self._name}")
+            value = self._avro.encoded(whole)
         key = F.lit(None) if self._key is None else F.col(quoted(self._key))
         return rows.select(key.cast("string").alias("key"), value.alias("value"))
 
 
 def _records(rows: DataFrame) -> Iterator[tuple[bytes | None, bytes]]:
     for row in rows.toLocalIterator():
-        yield None if row["key"] is None else row["key"].encode(), row["value"].encode()
+        yield None if row["key"] is None else row["key"].encode(), bytes(row["value"])

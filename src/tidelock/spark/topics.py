@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError
 from tidelock.kafka import check_installed
 from tidelock.kafka.location import parse_servers
+from tidelock.spark.avro import AvroRecords, AvroSchema
 from tidelock.spark.registering import register_source
 
 _HIDDEN = "__tidelock_record"
@@ -21,6 +22,7 @@ def kafka_records(
     topic: str,
     *,
     schema: str | StructType | None = None,
+    avro: AvroSchema | None = None,
     starting: str = "earliest",
     max_records: int | None = None,
     record_columns: bool = False,
@@ -34,15 +36,20 @@ def kafka_records(
         schema: the columns of its records, which are JSON: `id long, text string`. What a record does not have is
             null; of a record that is no JSON, or does not fit, all of them are. Nothing said: the records as they
             are, with columns `key`, `value`, `partition`, `offset` and `timestamp`.
+        avro: the Avro schema of its records, if they are Avro and not JSON: its JSON as text, the same as a
+            dictionary, or the path of a file with it. Of a record that does not fit all columns are null.
         starting: where a new query begins: `earliest` or `latest`.
         max_records: how many records one batch takes at most.
-        record_columns: with a schema: have the columns `partition`, `offset` and `timestamp` of the record too.
+        record_columns: with ``schema`` or ``avro``: have the columns `partition`, `offset` and `timestamp` of the
+            record too.
 
     Raises:
         PipelineError: one of these is wrong, or the package for Kafka is missing.
     """
     if starting not in ("earliest", "latest"):
         raise PipelineError(f"starting is {starting!r}: it must be 'earliest' or 'latest'")
+    if schema is not None and avro is not None:
+        raise PipelineError("the records are JSON or Avro: give either schema or avro")
     if max_records is not None and max_records < 1:
         raise PipelineError(f"max_records is {max_records}: it must be at least 1")
     parse_servers(servers)
@@ -52,13 +59,21 @@ def kafka_records(
     register_source(spark, TopicSource)
     options = {"servers": servers, "topic": topic, "starting": starting, "maxRecords": str(max_records or 0)}
     records = spark.readStream.format(TopicSource.name()).options(**options).load()
-    return records if schema is None else _decoded(records, _struct(schema), record_columns)
+    value = F.col("value")
+    if avro is not None:
+        known = AvroRecords(avro)
+        return _decoded(records, known.decoded(value), known.columns, record_columns)
+    if schema is not None:
+        columns = _struct(schema)
+        parsed = F.from_json(value.cast("string"), columns, {"mode": "PERMISSIVE"})
+        return _decoded(records, parsed, columns, record_columns)
+    return records
 
 
-def _decoded(records: DataFrame, schema: StructType, record_columns: bool) -> DataFrame:
-    parsed = F.from_json(F.col("value").cast("string"), schema, {"mode": "PERMISSIVE"}).alias(_HIDDEN)
+def _decoded(records: DataFrame, value: Column, columns: StructType, record_columns: bool) -> DataFrame:
+    parsed = value.alias(_HIDDEN)
     added = ["partition", "offset", "timestamp"] if record_columns else []
-    taken = sorted(set(added) & set(schema.fieldNames()))
+    taken = sorted(set(added) & set(columns.fieldNames()))
     if taken:
         raise PipelineError(f"the records have columns called {', '.join(taken)}: leave record_columns out")
     return records.select(parsed, *added).select(f"{_HIDDEN}.*", *added)
