@@ -193,7 +193,7 @@ def test_own_changes_do_not_wait_for_the_next_poll(file: Path) -> None:
         with tree.watch("/n", lambda event: seen.put(event.kind)):
             tree.create("/n")
             assert seen.get(timeout=20) is EventKind.CREATED
-        assert tree._watcher._all() == []
+        assert tree._watcher._on() == []
 
 
 def test_a_node_that_came_and_went_between_two_looks(file: Path) -> None:

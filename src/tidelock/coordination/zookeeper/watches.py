@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from tidelock.coordination.glimpses import Glimpse, differences
+from tidelock.coordination.glimpses import Glimpse
 from tidelock.coordination.tree import Event, EventKind, Watch
+from tidelock.coordination.watching import Registered, Watching
 from tidelock.coordination.zookeeper.failures import translated
 from tidelock.coordination.zookeeper.session import Session
 from tidelock.errors import TidelockError
@@ -33,66 +33,26 @@ __all__ = ["Watcher"]
 _LOGGER = logging.getLogger(__name__)
 
 _PAUSE_AFTER_FAILURE = 0.5
-_JOIN_TIMEOUT = 5.0
 
 
-class _ZooKeeperWatch(Watch):
-    """One registered callback and what it was last told about."""
-
-    def __init__(self, watcher: Watcher, path: str, callback: Callable[[Event], None]) -> None:
-        self.path = path
-        self._watcher = watcher
-        self._callback = callback
-        self._seen: Glimpse | None = None
-        self._closed = False
-
-    def begin(self, seen: Glimpse) -> None:
-        """Take the first glimpse, unless a look of the watcher's thread was faster."""
-        if self._seen is None:
-            self._seen = seen
-
-    def update(self, now: Glimpse) -> list[EventKind]:
-        """Remember a new glimpse and return what changed since the last one."""
-        before, self._seen = self._seen, now
-        return [] if before is None else differences(before, now)
-
-    def fire(self, kind: EventKind) -> None:
-        """Call back, unless closed; whatever the callback raises is logged."""
-        if self._closed:
-            return
-        try:
-            self._callback(Event(kind, self.path))
-        except Exception:
-            # A stranger's code: its failure must not take the other watches with it.
-            _LOGGER.exception("the callback of a watch on %s failed", self.path)
-
-    def close(self) -> None:
-        self._closed = True
-        self._watcher.remove(self)
-
-
-class Watcher:
-    """The watches of one client and the thread that serves them, started with the first one."""
+class Watcher(Watching):
+    """The watches of one client, on paths below one node."""
 
     def __init__(self, session: Session, root: str) -> None:
         """Serve watches on paths below the node `root`; the session's end is their last event."""
+        super().__init__()
         self._session = session
         self._root = root
-        self._lock = threading.Lock()
-        self._watches: list[_ZooKeeperWatch] = []
         self._stale: set[str] = set()
         self._looks = itertools.count()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def add(self, path: str, callback: Callable[[Event], None]) -> Watch:
         """Begin to watch `path`."""
-        watch = _ZooKeeperWatch(self, path, callback)
+        watch = Registered(self, path, callback)
         with self._lock:
             self._session.require()
             # It is listed before the first look, so that a connection that breaks after it is noticed.
-            self._watches.append(watch)
-            self._start()
+            self._list(watch)
         try:
             glimpse = self._look(path)
         except BaseException:
@@ -101,24 +61,6 @@ class Watcher:
         with self._lock:
             watch.begin(glimpse)
         return watch
-
-    def remove(self, watch: _ZooKeeperWatch) -> None:
-        """Forget a watch; unknown ones are ignored."""
-        with self._lock:
-            if watch in self._watches:
-                self._watches.remove(watch)
-
-    def wake(self) -> None:
-        """Notice the end of the session."""
-        self._wake.set()
-
-    def close(self) -> None:
-        """Deliver the end of the session and stop; the session must be over. Idempotent."""
-        self.wake()
-        thread = self._thread
-        # From within a callback there is nobody to wait for; a stuck callback is not waited for.
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_JOIN_TIMEOUT)
 
     def notice(self, event: Any) -> None:
         """Note what kazoo tells; without a path it is that the connection broke, and with it all watches."""
@@ -145,19 +87,13 @@ class Watcher:
                     continue
             return Glimpse(True, stat.czxid, stat.version, stat.cversion)
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="tidelock-watch", daemon=True)
-            self._thread.start()
-
     def _run(self) -> None:
         while not self._session.over.is_set():
             self._wake.wait()
             self._wake.clear()
             for path in self._take_stale():
                 self._serve(path)
-        for watch in self._on(None):
-            watch.fire(EventKind.EXPIRED)
+        self._tell_the_end()
 
     def _take_stale(self) -> list[str]:
         with self._lock:
@@ -186,11 +122,6 @@ class Watcher:
         self._session.over.wait(_PAUSE_AFTER_FAILURE)
         self._wake.set()
 
-    def _update(self, watch: _ZooKeeperWatch, glimpse: Glimpse) -> list[EventKind]:
+    def _update(self, watch: Registered, glimpse: Glimpse) -> list[EventKind]:
         with self._lock:
             return watch.update(glimpse)
-
-    def _on(self, path: str | None) -> list[_ZooKeeperWatch]:
-        """The watches on one path, or all."""
-        with self._lock:
-            return [watch for watch in self._watches if path in (None, watch.path)]
