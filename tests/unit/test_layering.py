@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[2] / "src"
 # Lowest first. A folder (or top-level module) may import everything on a lower level.
 LEVELS = (
     {"errors"},
-    {"epochs", "urls"},
+    {"epochs", "placing", "urls"},
     {"topology", "planning", "recovery", "kafka", "redis"},
     {"log", "coordination", "state", "spark"},
     {"alignment", "runtime", "simulation", "pyspark_tidelock"},
@@ -41,6 +41,7 @@ VENDORS = {
     "redis": {"redis"},
     "kazoo": {"coordination"},
     "confluent_kafka": {"kafka"},
+    "fastavro": {"spark"},
     "starlette": {"dashboard"},
     "uvicorn": {"dashboard"},
     "matplotlib": {"lab"},

@@ -20,7 +20,6 @@ import errno
 import fcntl
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.store import LogStore, Token, Written, fenced
+from tidelock.placing import put_file, sync_folder, write_aside
 
 _DIGITS = 12
 _ENTRY = re.compile(r"(\d+)-(\d+)\.json")
@@ -58,22 +58,20 @@ class FileStore(LogStore):
 
     def put(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with self._translated():
-            path = self._document(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, data, durable=durable)
+            put_file(self._document(name), data, durable=durable)
 
     def create(self, name: str, data: bytes) -> bool:
         with self._translated():
             path = self._document(name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside = _write_aside(path, data, durable=True)
+            aside = write_aside(path, data, durable=True)
             try:
                 os.link(aside, path)
             except FileExistsError:
                 return False
             finally:
                 aside.unlink()
-            _sync_directory(path.parent)
+            sync_folder(path.parent)
             return True
 
     def delete(self, name: str) -> None:
@@ -149,14 +147,14 @@ class FileStore(LogStore):
         with self._translated(), self._held_by(token):
             self._entries.mkdir(exist_ok=True)
             if self._parts.exists():
-                _sync_directory(self._parts)
-            _replace(self._manifest_path(covers), manifest, durable=True)
+                sync_folder(self._parts)
+            put_file(self._manifest_path(covers), manifest, durable=True)
 
     def unpublish(self, token: Token, ranges: Iterable[EpochRange]) -> None:
         with self._translated(), self._held_by(token):
             for covers in ranges:
                 self._manifest_path(covers).unlink(missing_ok=True)
-            _sync_directory(self._entries)
+            sync_folder(self._entries)
 
     def _manifest_path(self, covers: EpochRange) -> Path:
         return self._entries / f"{covers.first:0{_DIGITS}}-{covers.last:0{_DIGITS}}.json"
@@ -211,32 +209,3 @@ def _listed(folder: Path) -> list[str]:
             return sorted(entry.name for entry in found if not entry.name.startswith("."))
     except FileNotFoundError:
         return []
-
-
-def _replace(path: Path, data: bytes, *, durable: bool) -> None:
-    aside = _write_aside(path, data, durable=durable)
-    aside.replace(path)
-    if durable:
-        _sync_directory(path.parent)
-
-
-def _write_aside(path: Path, data: bytes, *, durable: bool) -> Path:
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with aside.open("xb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    return aside
-
-
-def _sync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

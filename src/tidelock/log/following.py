@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from tidelock.log.meetings import Meetings
 from tidelock.log.merging import Pace, Position, Waiting, ahead, is_full, newer, next_position, silent
 from tidelock.log.rounds import Reading
 from tidelock.log.sealed import seal, unseal
+from tidelock.placing import put_file
 
 _LOOK_EVERY = 0.01
 
@@ -52,10 +52,8 @@ class Instruction:
 
     def write(self, path: str | Path) -> None:
         """Put it at ``path``; atomic."""
-        file = Path(path)
-        aside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-        aside.write_text(json.dumps({**vars(self), "aligned": dict(self.aligned)}))
-        aside.replace(file)
+        fields = {**vars(self), "aligned": dict(self.aligned)}
+        put_file(Path(path), json.dumps(fields).encode(), durable=False)
 
 
 class InstructionFile:

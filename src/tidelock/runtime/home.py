@@ -36,6 +36,7 @@ from typing import Any, TypeVar
 from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
 from tidelock.log.sealed import seal, unseal
+from tidelock.placing import put_file
 from tidelock.recovery import Link, Shape
 from tidelock.redis.location import parse as location
 from tidelock.runtime.log_places import LogPlaces, LogsLike
@@ -196,7 +197,7 @@ class Home:
         """What tells this home from all others; made when it is first asked for."""
         file = self.root / "identity"
         if not file.exists():
-            self._write("identity", uuid.uuid4().hex.encode(), durable=True)
+            put_file(file, uuid.uuid4().hex.encode(), durable=True)
         return file.read_text(encoding="ascii")
 
     def checkpoint(self, segment: str) -> str:
@@ -254,7 +255,7 @@ class Home:
 
     def remember(self, record: Record) -> None:
         """Write down what runs here. Durable, and only for the eyes of its owner: URLs may hold passwords."""
-        self._write("pipeline.json", record.encode(), durable=True, mode=0o600)
+        put_file(self.root / "pipeline.json", record.encode(), durable=True, mode=0o600)
 
     def sealed_document(self, name: str, parse: Callable[[dict[str, Any]], Parsed]) -> Parsed | None:
         """What ``parse`` makes of a document that was written with `seal_document`; None if there is none.
@@ -267,7 +268,7 @@ class Home:
 
     def seal_document(self, name: str, fields: Mapping[str, Any]) -> None:
         """Replace a document that has to be right; atomic and durable."""
-        self._write(f"{name}.json", seal(fields), durable=True)
+        put_file(self.root / f"{name}.json", seal(fields), durable=True)
 
     def document(self, name: str) -> dict[str, Any] | None:
         """A small document of the running process: ``status``, ``request``, ``backup``."""
@@ -276,7 +277,7 @@ class Home:
 
     def put_document(self, name: str, fields: Mapping[str, Any]) -> None:
         """Replace a small document; atomic, not durable."""
-        self._write(f"{name}.json", json.dumps(fields).encode(), durable=False)
+        put_file(self.root / f"{name}.json", json.dumps(fields).encode(), durable=False)
 
     def drop_document(self, name: str) -> None:
         """Remove a small document, if it is there."""
@@ -334,14 +335,3 @@ class Home:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
-
-    def _write(self, name: str, data: bytes, *, durable: bool, mode: int = 0o666) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
-        aside = self.root / f".{name}.{uuid.uuid4().hex}"
-        aside.touch(mode)
-        with aside.open("wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        aside.replace(self.root / name)

@@ -8,14 +8,13 @@ of it means nothing any more.
 
 from __future__ import annotations
 
-import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.log.sealed import seal, unseal
+from tidelock.placing import put_file
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,7 @@ class Replay:
 
     def write(self, path: str) -> None:
         """Put it at ``path``. Atomic and durable."""
-        file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-        with aside.open("wb") as written:
-            written.write(seal(vars(self)))
-            written.flush()
-            os.fsync(written.fileno())
-        aside.replace(file)
+        put_file(Path(path), seal(vars(self)), durable=True)
 
 
 def read_replay(path: str | None) -> Replay | None:
