@@ -261,11 +261,11 @@ def test_a_follower_that_is_beyond_a_subject_that_was_put_back_stops_and_another
     assert fast.rows() == [(1,), (2,), (3,), (4,)], "nothing twice, and nothing left out"
     stream = spark.readStream.format("tidelock").options(log=subject.log.url, startingEpoch="earliest").load()
     for _ in range(2):  # a new reader, and the same one again
-        query = stream.writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint").toTable("read_anew")
-        query.processAllAvailable()
-        query.stop()
+        query = stream.writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint").format("parquet")
+        query = query.trigger(availableNow=True).start(f"{tmp_path}/read")
+        assert query.awaitTermination(60)
         subject.publish([7])
-    assert sorted(row.n for row in spark.table("read_anew").collect()) == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(row.n for row in spark.read.parquet(f"{tmp_path}/read").collect()) == [1, 2, 3, 4, 5, 6, 7]
     job = following("slow", subject.name)
     slow.attach(job, "numbers")
     start(job)

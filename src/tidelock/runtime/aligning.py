@@ -36,6 +36,7 @@ _TELL_EVERY = 0.5
 _TRY_EVERY = 2.0
 _KEPT_ROWS = 100
 _AWAY = (BackendUnavailable, SessionExpired)
+_AT_REST = (State.UNALIGNED, State.ALIGNED)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Aligner:
         self._closing = False
         self._instructing = threading.Lock()
         self._tree: Tree | None = None
-        self._tried = self._told = 0.0
+        self._tried = self._told = self._advanced = 0.0
         self._away = False
         self._seen: dict[str, int] = {}
         self._rows: list[dict[str, Any]] = []
@@ -165,7 +166,10 @@ class Aligner:
 
     def _look(self) -> None:
         try:
-            self._advance()
+            # Logs are asked often only while the job is led from one state to the other.
+            if self.source.state not in _AT_REST or time.monotonic() - self._advanced >= _TELL_EVERY:
+                self._advanced = time.monotonic()
+                self._advance()
             self._try_to_talk()
         except OSError:
             return  # no room in the home: what was not written is tried again with the next look
@@ -215,7 +219,6 @@ class Aligner:
             if subject in self._its.logs
         }
         usual = self._usual
-        self._home.root.mkdir(parents=True, exist_ok=True)
         with self._instructing:  # `closing` comes from another thread, and is not to be taken back
             Instruction(aligned, usual.interval, usual.patience, self._closing, usual.last).write(
                 self._home.instruction

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.functions import arrow_udf
 
 from tidelock.errors import PipelineError, SchemaMismatch
 from tidelock.spark.schema import arrow_schema
@@ -70,8 +70,7 @@ class AvroRecords:
             read = _reading(schema)
             return pa.array([read(value) for value in values.to_pylist()], arrow)
 
-        decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
-        return F.arrow_udf(decode, self.columns)(column)
+        return _over_arrow(decode, self.columns, column)
 
     def encoded(self, row: Column) -> Column:
         """The records of a column of structs, as bytes."""
@@ -81,8 +80,7 @@ class AvroRecords:
             write = _writing(schema)
             return pa.array([write(one) for one in rows.to_pylist(maps_as_pydicts="strict")], pa.binary())
 
-        encode.__annotations__ = {"rows": pa.Array, "return": pa.Array}
-        return F.arrow_udf(encode, T.BinaryType())(row)
+        return _over_arrow(encode, T.BinaryType(), row)
 
     def check_columns(self, columns: list[str], where: str) -> None:
         """See that rows with these columns can become records.
@@ -99,6 +97,12 @@ class AvroRecords:
             raise SchemaMismatch(
                 f"{where}: {', '.join(wrong)}; the fields of the Avro schema are {', '.join(fields)}"
             )
+
+
+def _over_arrow(function: Callable[[pa.Array], pa.Array], kind: T.DataType, column: Column) -> Column:
+    function.__annotations__ = dict.fromkeys(("return", *function.__annotations__), pa.Array)  # not as texts
+    made: Any = arrow_udf  # which takes structs, whatever its declaration says
+    return cast(Column, made(function, kind)(column))
 
 
 def _loaded(schema: AvroSchema) -> Any:
@@ -196,10 +200,10 @@ def _reading(schema: Any) -> Callable[[bytes | None], dict[str, Any] | None]:
     def read(value: bytes | None) -> dict[str, Any] | None:
         data = io.BytesIO(value or b"")
         try:
-            found: dict[str, Any] = schemaless_reader(data, parsed, None)
+            found: Any = schemaless_reader(data, parsed, None)
         except Exception:  # a damaged record can break the reader in any way
             return None
-        return None if data.read(1) else found
+        return None if data.read(1) else dict(found)
 
     return read
 
