@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.redis_servers import RedisServer
+from tests.unit.state.counting import bucket, cells_held
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.state import aggregates
@@ -19,7 +19,7 @@ from tidelock.state.changes import Aggregate
 from tidelock.state.fence import Fence
 from tidelock.state.operator import BUCKET, CachedOperator, Expiry, Shape, without_ends
 from tidelock.state.snapshots import Snapshots
-from tidelock.state.store import BUCKETS, CellStore
+from tidelock.state.store import CellStore
 
 SECOND = 1_000_000
 AFTER = 5 * SECOND
@@ -100,10 +100,6 @@ class Job:
         return [(one.cells.to_pylist(), saved.cells.to_pylist()) for one, saved in read]
 
 
-def bucket(key: str) -> int:
-    return crc32(key.encode()) % BUCKETS
-
-
 def table(rows: list[Row]) -> pa.Table:
     given = [{"k": k, "v": v, "t": t * SECOND, BUCKET: bucket(k)} for k, v, t in rows]
     return pa.Table.from_pylist(given, ROWS)
@@ -156,7 +152,7 @@ def test_snapshots_hold_what_has_not_ended(
         found |= dict(zip(names, [(one["n.n"], one["total.v"]) for one in values], strict=True))
     assert found == {key: one[:2] for key, one in model.state.items()}
     with redis_server.client() as client:
-        assert sum(int(client.hlen(f"{name}:b{number}")) for number in range(BUCKETS)) == len(model.state)
+        assert cells_held(client, name) == len(model.state)
     rows: list[Row] = [(key, 1, 60) for key in "abcdef"]
     assert job.compute(rows) == model.epoch(rows, watermark)
     job.store.clear()

@@ -6,6 +6,10 @@
     <path>:b<bucket>   the cells, by the bytes of their keys
     <path>:p<bucket>   versions that the snapshot under way still needs
 
+A server keeps a hash of up to some hundred short fields as a list, in which it looks for a field from the front.
+With a few hundred cells in every bucket that would be most of its work. So every bucket has one field more, with
+no name and a long value, because of which it is kept as a table.
+
 Crash points. A task's writes are one transaction that happens only if the fence is as it was when it read the
 cells. A batch that died in the middle leaves some cells with a newer version; the next attempt takes the older
 one. `done` is set when all tasks are through, on the server on which the batch has begun: a server that restarted
@@ -44,6 +48,9 @@ BUCKETS = 256
 _AT_ONCE = 50_000
 """How many cells are loaded or removed with one command."""
 _TOKEN_BITS = 62
+_NO_KEY = b""
+_AS_TABLE = (_NO_KEY, b"so long that a server keeps this hash as a table and not as a list of fields ...")
+"""The field that every bucket has besides its cells; the bytes of a key are never none."""
 _UNWATCH = command("UNWATCH")
 _SERVER = command("INFO", "server")
 
@@ -91,7 +98,11 @@ class Bucket:
     @classmethod
     def of(cls, answer: Sequence[bytes]) -> Bucket:
         """What HGETALL answered."""
-        return cls(pa.array(answer[::2], pa.binary()), pa.array(answer[1::2], pa.binary()))
+        fields, cells = list(answer[::2]), list(answer[1::2])
+        if _NO_KEY in fields:
+            place = fields.index(_NO_KEY)
+            del fields[place], cells[place]
+        return cls(pa.array(fields, pa.binary()), pa.array(cells, pa.binary()))
 
 
 class CellStore:
@@ -230,10 +241,11 @@ class CellStore:
         return converse(self._location, change)
 
     def _writes(self, keys: Keys, groups: list[Group], writes: Writes) -> Iterator[bytes]:
-        yield from commands("HSET", groups, keys.fields, writes.cells)
+        yield from commands("HSET", groups, keys.fields, writes.cells, before=_AS_TABLE)
         if len(writes.doomed):
             saved = keys.groups(self._saved, writes.doomed)
-            yield from commands("HSET", saved, keys.fields.take(pa.array(writes.doomed)), writes.saved)
+            doomed = keys.fields.take(pa.array(writes.doomed))
+            yield from commands("HSET", saved, doomed, writes.saved, before=_AS_TABLE)
 
     # -- whole buckets
 
@@ -259,7 +271,8 @@ class CellStore:
         for first in range(0, len(cells), _AT_ONCE):
             some = Keys(keys.fields.slice(first, _AT_ONCE), keys.buckets[first : first + _AT_ONCE])
             loaded = cells.slice(first, _AT_ONCE)
-            self._ask_all([*commands("HSET", some.groups(self._bucket), some.fields, loaded)])
+            groups = some.groups(self._bucket)
+            self._ask_all([*commands("HSET", groups, some.fields, loaded, before=_AS_TABLE)])
 
     def drop(self, bucket: int, fields: pa.BinaryArray, cells: pa.BinaryArray) -> int:
         """Remove the cells that are still as given; how many."""

@@ -37,16 +37,21 @@ class Group:
     end: int
 
 
-def commands(name: str, groups: list[Group], *columns: pa.BinaryArray) -> Iterator[bytes]:
-    """One command for each group: its name, the group's key, and the group's rows of ``columns``, row by row."""
+def commands(
+    name: str, groups: list[Group], *columns: pa.BinaryArray, before: tuple[bytes, ...] = ()
+) -> Iterator[bytes]:
+    """One command for each group: its name, the group's key, and the group's rows of ``columns``, row by row.
+
+    The arguments ``before`` stand between the key and the rows.
+    """
     if not groups:
         return
     joined = pc.binary_join_element_wise(*_arguments(columns), _LINE, _NOTHING)
     data, starts, lengths = content(joined)
     for group in groups:
-        count = 2 + len(columns) * (group.end - group.first)
+        count = 2 + len(before) + len(columns) * (group.end - group.first)
         begin, end = int(starts[group.first]), int(starts[group.end - 1] + lengths[group.end - 1])
-        head = command(name, group.key)
+        head = command(name, group.key, *before)
         yield b"*%d" % count + head[head.index(b"\r\n") :] + data[begin:end].tobytes()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -27,6 +28,12 @@ def bucket(key: str) -> int:
 def keys_of(names: list[str]) -> Keys:
     fields = RowCodec(SHAPE.keys, "the keys").encode(pa.table({"k": pa.array(names, pa.string())}))
     return Keys(fields, np.array([bucket(name) for name in names], np.int64))
+
+
+def cells_held(client: Any, path: str) -> int:
+    """How many cells a server holds of a state, of whatever kind."""
+    fields = [client.hkeys(f"{path}:b{number}") for number in range(BUCKETS)]
+    return sum(field != b"" for some in fields for field in some)
 
 
 class Counts:

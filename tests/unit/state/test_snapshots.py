@@ -10,13 +10,13 @@ from random import Random
 import pyarrow as pa
 import pytest
 from tests.redis_servers import RedisServer, RedisServers
-from tests.unit.state.counting import HEADER, SHAPE, Counts, bucket, decoded
+from tests.unit.state.counting import HEADER, SHAPE, Counts, bucket, cells_held, decoded
 
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt
 from tidelock.state.cells import Cells
 from tidelock.state.snapshots import Snapshots
-from tidelock.state.store import BUCKETS, CellStore
+from tidelock.state.store import CellStore
 
 KEYS = [f"key {i}" for i in range(150)]
 MANY = dict.fromkeys(KEYS, 1)
@@ -46,7 +46,7 @@ def take(snapshots: Snapshots, counts: Counts, epoch: int) -> int:
 def stored_keys(server: RedisServer, path: str) -> int:
     """How many cells are there, of whatever kind."""
     with server.client() as client:
-        return sum(int(client.hlen(f"{path}:b{number}")) for number in range(BUCKETS))  # type: ignore[arg-type]
+        return cells_held(client, path)
 
 
 class Goings:

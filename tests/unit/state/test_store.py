@@ -284,3 +284,18 @@ def test_a_run_keeps_the_pin_of_nobody_else(server: RedisServer) -> None:
     again = Counts(f"{server.url}/x", create=False)
     assert (again.fence.pinned, again.fence.begun) == (None, 2)
     assert aside not in everything(server)
+
+
+def test_buckets_of_any_size_are_tables_from_their_first_cell_on(server: RedisServer) -> None:
+    """A server looks through a list for every field, which is most of its work if buckets have some hundred."""
+    counts = Counts(f"{server.url}/x")
+    counts.run(0, {"a": 1})
+    counts.run(1, {"a": 1}, pinned=0)
+    counts.run(2, {"a": 1}, pinned=0)
+    counts.store.load(keys_of(["b"]), counts.cells(["a"]))
+    names = [f"x:b{bucket('a')}", f"x:p{bucket('a')}", f"x:b{bucket('b')}"]
+    with server.client() as client:
+        assert [client.object("encoding", name) for name in names] == [b"hashtable"] * 3
+    found, saved = counts.store.bucket(bucket("a"))
+    assert found.fields.to_pylist() == saved.fields.to_pylist() == keys_of(["a"]).fields.to_pylist()
+    assert counts.counts(["a", "b"]) == {"a": 3, "b": 3}
