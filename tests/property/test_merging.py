@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidelock.log.merging import BEHIND, MOST, Pace, Waiting, next_position, silent
@@ -127,6 +127,16 @@ def test_with_the_slowest_nobody_falls_behind(fast: list[int]) -> None:
         st.tuples(st.floats(0, 7), st.sets(st.sampled_from(NAMES)), st.sampled_from(["went", "without", "no"])),
         max_size=30,
     )
+)
+@example(
+    [
+        (0.0, {"a"}, "no"),
+        (5.0, {"a"}, "no"),
+        (5.0, {"a"}, "without"),
+        (0.0, {"a"}, "no"),
+        (5.0, {"a"}, "no"),
+        (5.0, set(), "no"),
+    ]
 )
 def test_waiting_ends_after_patience_and_not_before_something_was_held_up(
     looks: list[tuple[float, set[str], str]],

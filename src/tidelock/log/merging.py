@@ -69,11 +69,9 @@ class Waiting:
         if not pending:
             self._since = None
             return False
-        if silent and silent <= self._given_up:
-            return True
         if self._since is None:
             self._since = now
-        return now - self._since >= patience
+        return bool(silent and silent <= self._given_up) or now - self._since >= patience
 
     def went_without(self, silent: AbstractSet[str]) -> None:
         """A local step was made: these are given up until they have something again."""
