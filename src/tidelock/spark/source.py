@@ -16,6 +16,7 @@ Python workers of the executors. Both open the log by its URL; only options trav
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -215,7 +216,7 @@ class LogBatch(LogReading, DataSourceReader):
         return self._rows(partition)
 
 
-class LogPositions(LogReading):
+class LogPositions(LogReading, ABC):
     """What streams over a log share: positions as Spark keeps them, and whether they are still true."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -224,8 +225,9 @@ class LogPositions(LogReading):
         self._looks = options.replay is None
 
     @property
+    @abstractmethod
     def _log(self) -> EpochLog:
-        raise NotImplementedError
+        """The log that is read."""
 
     def _offset(self, *, recalls: int = 0, **position: int | str) -> dict[str, Any]:
         together = len(self._options.together)
