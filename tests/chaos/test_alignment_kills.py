@@ -22,6 +22,7 @@ from tests.chaos.test_disasters import SEED, World, check_sums, is_done, written
 from tests.waiting import eventually
 
 from tidelock.log import EpochLog
+from tidelock.log.merging import BEHIND, MOST
 
 MOMENTS = ("publisher", "follower", "publisher", "follower", "coordinator", "follower")
 JOBS = {"publisher": "publishing_job.py", "follower": "following_job.py"}
@@ -77,18 +78,20 @@ def test_either_job_and_the_coordinator_are_killed_at_random_moments(tmp_path: P
         jobs.start("follower")
         eventually(lambda: jobs.delivered() > 0, f"the follower follows ({seed})")
         keep_feeding_until_aligned(jobs)
+        aligned = jobs.published()
         for moment in MOMENTS:
             before = jobs.delivered()
             world.feed(4)
             eventually(lambda: jobs.delivered() > before, f"new sums ({seed})", 120)  # noqa: B023
             time.sleep(chance.uniform(0, 2))  # not to wait for anything: to hit any step of a batch
             disturb(jobs, moment, chance)
+            aligned = jobs.published() if moment == "coordinator" else aligned
             assert jobs.consumer()["state"] == "aligned", f"{moment} ({seed})"
         world.feed(4)
         follower = jobs.home("follower")
         eventually(lambda: is_done(follower, world), f"all input is through ({seed})", 180)
         eventually(lambda: jobs.consumer()["lag"] == 0, "the last epoch is finished")
-        check_each_epoch_for_itself(jobs)
+        check_each_epoch_for_itself(jobs, aligned)
     finally:
         for process in jobs.processes.values():
             os.killpg(process.pid, signal.SIGKILL)
@@ -131,6 +134,18 @@ def disturb(jobs: Landscape, moment: str, chance: random.Random) -> None:
     eventually(lambda: jobs.delivered() > before, "both go on together", 120)
 
 
-def check_each_epoch_for_itself(jobs: Landscape) -> None:
-    epochs = jobs.ask("subjects", "show", SUBJECT, "--last", "3")["epochs"]
-    assert all(entry["taken_by"]["follower"] == entry["epoch"] for entry in epochs[:-1]), epochs
+def check_each_epoch_for_itself(jobs: Landscape, since: int) -> None:
+    """Whoever is `BEHIND` takes that many epochs at once, or more; the last ones find nobody behind."""
+    last = jobs.published()
+    for epoch in (last + 1, last + 2, last + 3):
+        jobs.world.feed(1)
+        eventually(lambda: epochs_taken(jobs, since).get(epoch) == [epoch, epoch], "taken for itself")  # noqa: B023
+    taken = epochs_taken(jobs, since)
+    assert all(step is not None for step in taken.values()), taken
+    assert all(step[1] - step[0] in {0, *range(BEHIND - 1, MOST)} for step in taken.values()), taken
+
+
+def epochs_taken(jobs: Landscape, since: int) -> dict[int, list[int]]:
+    """In which epoch of its own the follower has taken each of the epochs behind ``since``."""
+    shown = jobs.ask("subjects", "show", SUBJECT, "--last", str(jobs.published() - since))["epochs"]
+    return {entry["epoch"][0]: entry["taken_by"]["follower"] for entry in shown}
