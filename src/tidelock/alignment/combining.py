@@ -21,7 +21,8 @@ hold it do no harm: the subject's log has one writer, and the older one is fence
 the newest entry, so whoever takes over goes on exactly there: an epoch is combined once.
 
 The producers' logs keep what the subject's log still names: the combiner has a cursor on each of them, which moves
-when entries of the subject's log go.
+when entries of the subject's log go. They remember how far the subject was, too: if its log has lost epochs,
+followers that had read them are told before any is combined again (`witnesses`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidelock.alignment.witnesses import Note, leave_note, note_of, recalls_after
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Watermark
@@ -74,15 +76,27 @@ class Combiner:
     Args:
         subject: the subject's own log, which it takes over.
         patience: for how many seconds a silent producer is waited for.
+        recalled: is told the epoch that the subject was put back to, if its log has lost some.
         clock: seconds that never go back.
     """
 
-    def __init__(self, subject: EpochLog, *, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        subject: EpochLog,
+        *,
+        patience: float,
+        recalled: Callable[[Epoch], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._subject = subject
         self._writer = subject.take_over("the combiner of its producers")
         self._patience = patience
+        self._recalled = recalled
         self._clock = clock
         self._now = standing(subject)
+        self._begun = self._now.epoch
+        self._recalls = subject.recalls()
+        self._met: set[str] = set()
         self._waiting = Waiting()
 
     def step(self, producers: Mapping[str, EpochLog]) -> bool:
@@ -90,15 +104,32 @@ class Combiner:
 
         Raises:
             Fenced: another one combines now.
+            LogCorrupt: the subject's log has lost epochs since this one combines: another `Combiner` has to begin.
+            PipelineError: a producer's log no longer has what comes next.
         """
         logs = {log.header.id: log for log in producers.values()}
+        self._meet(logs)
         at = {name: self._now.at.get(name, log.head()) for name, log in logs.items()}
         end = self._next(at, logs)
         if end is None:
             return False
         self._publish(at, end, logs)
+        leave_note(logs.values(), self._subject, Note(self._now.epoch, self._recalls))
         self._let_go(logs)
         return True
+
+    def _meet(self, logs: Mapping[str, EpochLog]) -> None:
+        """Hear what producers remember of the subject, before anything is put together with them."""
+        new = {name: log for name, log in logs.items() if name not in self._met}
+        notes = [note for log in new.values() if (note := note_of(log, self._subject)) is not None]
+        recalls = recalls_after(self._recalls, notes, self._begun)
+        if recalls != self._recalls:
+            # The notes first: should the subject's store lose its recalls as well, they still have them.
+            leave_note(logs.values(), self._subject, Note(self._now.epoch, recalls))
+            self._subject.tell_recalls(recalls)
+            self._recalls = recalls
+            self._recalled(recalls[-1])
+        self._met |= new.keys()
 
     def _next(self, at: Position, logs: Mapping[str, EpochLog]) -> Position | None:
         ends = {name: [covers.last for covers in log.ranges()] for name, log in logs.items()}

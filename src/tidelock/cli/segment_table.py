@@ -27,6 +27,7 @@ _LOUD = {
     "segment failed": "red",
     "outage": "red",
     "logs lost": "red",
+    "subject recalled": "red",
     "gave up": "bold red",
     "segment recovered": "green",
     "backup failed": "red",

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from tidelock.alignment.combining import Combiner
 from tidelock.alignment.directory import Directory, Subject
 from tidelock.coordination import Lease, SessionExpired, Tree, open_tree
-from tidelock.errors import BackendUnavailable, Fenced, LogNotFound
+from tidelock.epochs import Epoch
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError
 from tidelock.log import EpochLog
 from tidelock.runtime.events import Events
 
@@ -35,6 +36,8 @@ class SharedSubject:
         self._combiner: Combiner | None = None
         self._producers: dict[str, EpochLog] = {}
         self._asked = 0.0
+        self._trouble: str | None = None
+        """What was told last, so that it is told once."""
 
     def run(self) -> None:
         """Combine whenever it is this job's turn, until `end` is called."""
@@ -49,20 +52,22 @@ class SharedSubject:
         self._ended.set()
 
     def _look(self) -> None:
-        if time.monotonic() - self._asked >= _ASK_EVERY:
-            self._asked = time.monotonic()
-            self._ask()
-        if self._combiner is None:
-            return
         try:
-            while self._combiner.step(self._producers) and not self._ended.is_set():
-                pass
+            if time.monotonic() - self._asked >= _ASK_EVERY:
+                self._asked = time.monotonic()
+                self._ask()
+            while self._combiner is not None and not self._ended.is_set():
+                if not self._combiner.step(self._producers):
+                    self._trouble = None
+                    return
         except Fenced:
             self._let_go()
-        except BackendUnavailable as trouble:
+        except (BackendUnavailable, LogCorrupt, PipelineError) as trouble:
             # Whether the newest epoch was published is in the log: begin again from what it says.
             self._combiner = None
-            self._events.add("outage", None, f"subject {self._subject.name} waits: {trouble}")
+            if str(trouble) != self._trouble:
+                self._trouble = str(trouble)
+                self._events.add("outage", None, f"subject {self._subject.name} waits: {trouble}")
 
     def _ask(self) -> None:
         """See who produces, and whether it is this job's turn; without the tree everything stays as it is."""
@@ -74,12 +79,25 @@ class SharedSubject:
             if len(self._producers) < self._expected or self._lease is None or self._combiner is not None:
                 return
             if self._lease.try_acquire():
-                self._combiner = Combiner(EpochLog.open(self._subject.endpoint), patience=self._patience)
-                self._events.add("combining", None, f"this job puts together the epochs of {self._subject.name}")
+                self._combiner = Combiner(
+                    EpochLog.open(self._subject.endpoint), patience=self._patience, recalled=self._tell_recall
+                )
+                if self._trouble is None:
+                    self._events.add(
+                        "combining", None, f"this job puts together the epochs of {self._subject.name}"
+                    )
         except BackendUnavailable:
             return
         except SessionExpired:
             self._tree = self._lease = None
+
+    def _tell_recall(self, epoch: Epoch) -> None:
+        self._events.add(
+            "subject recalled",
+            None,
+            f"the log of {self._subject.name} has lost its epochs behind {epoch}: they are put together again, "
+            "and followers that had read them stop",
+        )
 
     def _opened(self, producers: Mapping[str, str]) -> dict[str, EpochLog]:
         found = {}

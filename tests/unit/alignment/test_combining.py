@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from tests.contract.log_store_contract import SCHEMA, covers, rows, write_part  
 from tests.following import Clock  # noqa: E402
 
 from tidelock.alignment.combining import Combiner, combiner_cursor, standing  # noqa: E402
-from tidelock.epochs import BEFORE_FIRST  # noqa: E402
-from tidelock.errors import BackendUnavailable, Fenced  # noqa: E402
+from tidelock.epochs import BEFORE_FIRST, Epoch  # noqa: E402
+from tidelock.errors import BackendUnavailable, Fenced, PipelineError  # noqa: E402
 from tidelock.log import EpochLog, LogWriter, Retention  # noqa: E402
 from tidelock.log.entry import Manifest, Watermark  # noqa: E402
 
@@ -25,6 +26,7 @@ class Shared:
     def __init__(self, folder: Path, names: str = "pq") -> None:
         self.folder = folder
         self.clock = Clock()
+        self.recalled: list[Epoch] = []
         self.subject = EpochLog.create(
             f"file:{folder}/subject", SCHEMA, name="numbers", retention=Retention(epochs=2), event_time=True
         )
@@ -47,7 +49,7 @@ class Shared:
         writer.publish(Manifest(name, epochs, SCHEMA, (part,), watermark=mark, query="q", batch=epochs.last))
 
     def combiner(self) -> Combiner:
-        return Combiner(self.subject, patience=10.0, clock=self.clock)
+        return Combiner(self.subject, patience=10.0, recalled=self.recalled.append, clock=self.clock)
 
     def combine(self, combiner: Combiner) -> dict[int, list[int]]:
         """Everything that can be put together now; the rows of all epochs."""
@@ -208,6 +210,100 @@ class TestTakingOver:
         assert shared.combine(shared.combiner()) == {0: [1, 10]}
         shared.write("q", 20)
         assert shared.combine(shared.combiner()) == {0: [1, 10], 1: [2, 20]}
+
+
+class TestLosingEpochs:
+    """The store of the subject's own log comes back as it was some epochs ago."""
+
+    def test_followers_are_told_before_anything_is_combined_again(self, shared: Shared, tmp_path: Path) -> None:
+        combined(shared, 1)
+        shutil.copytree(tmp_path / "subject", tmp_path / "copy")
+        combined(shared, 2)
+        come_back(tmp_path, "copy")
+        combiner = shared.combiner()
+        shared.write("p", 3)
+        assert shared.subject.ranges() == [covers(0)]
+        assert combiner.step(shared.producers)
+        assert (shared.subject.recalls(), shared.recalled) == ((0,), [0])
+        assert rows(shared.subject) == {0: [1, 10], 1: [2, 3, 20]}, "cut otherwise"
+        assert shared.subject.check_stands(Epoch(0), 0) == 1
+        with pytest.raises(PipelineError, match="the epochs behind 0 were lost"):
+            shared.subject.check_stands(Epoch(1), 0)
+
+    def test_it_is_told_once_whoever_combines(self, shared: Shared, tmp_path: Path) -> None:
+        combined(shared, 1)
+        shutil.copytree(tmp_path / "subject", tmp_path / "copy")
+        combined(shared, 2)
+        away = shared.producers.pop("q")  # it remembers epoch 1 of before the loss
+        come_back(tmp_path, "copy")
+        combined(shared, 3)
+        shared.producers["q"] = away
+        combined(shared, 4)
+        assert (shared.subject.recalls(), shared.recalled) == ((0,), [0])
+
+    def test_a_loss_of_what_was_told_about_a_loss(self, shared: Shared, tmp_path: Path) -> None:
+        combined(shared, 1)
+        shutil.copytree(tmp_path / "subject", tmp_path / "first")
+        combined(shared, 2)
+        shutil.copytree(tmp_path / "subject", tmp_path / "second")
+        combined(shared, 3)
+        come_back(tmp_path, "second")
+        shared.combine(shared.combiner())
+        assert shared.subject.recalls() == (1,)
+        come_back(tmp_path, "first")
+        shared.combine(shared.combiner())
+        assert shared.subject.recalls() == (1, 0), "whoever knows of one of them hears of the other"
+        assert shared.recalled == [1, 0]
+
+    def test_a_death_between_the_notes_and_the_telling(
+        self, shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        combined(shared, 1)
+        shutil.copytree(tmp_path / "subject", tmp_path / "copy")
+        combined(shared, 2)
+        come_back(tmp_path, "copy")
+        with monkeypatch.context() as patch:
+            patch.setattr(shared.subject, "tell_recalls", lambda epochs: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                shared.combiner().step(shared.producers)
+        shared.combine(shared.combiner())
+        assert shared.subject.recalls() == (0,)
+
+    def test_nothing_is_told_when_nothing_was_lost(self, shared: Shared) -> None:
+        for n in range(1, 5):
+            combined(shared, n)
+        assert (shared.subject.recalls(), shared.recalled) == ((), [])
+
+    def test_another_log_of_the_same_name_is_another_subject(self, shared: Shared, tmp_path: Path) -> None:
+        combined(shared, 1)
+        combined(shared, 2)
+        shared.subject = EpochLog.create(f"file:{tmp_path}/other", SCHEMA, name="numbers")
+        combined(shared, 3)
+        assert (shared.subject.recalls(), shared.recalled) == ((), [])
+
+    def test_what_producers_no_longer_have_is_not_left_out_silently(self, shared: Shared, tmp_path: Path) -> None:
+        combined(shared, 1)
+        shutil.copytree(tmp_path / "subject", tmp_path / "copy")
+        for n in range(2, 7):
+            combined(shared, n)
+        for writer in shared.writers.values():
+            writer.truncate()
+        come_back(tmp_path, "copy")
+        with pytest.raises(PipelineError, match="were asked for, but the log holds"):
+            shared.combiner().step(shared.producers)
+        assert shared.subject.ranges() == [covers(0)]
+
+
+def combined(shared: Shared, n: int) -> None:
+    """One more epoch, by a combiner of its own."""
+    for name, factor in (("p", 1), ("q", 10)):
+        shared.write(name, n * factor)
+    shared.combine(shared.combiner())
+
+
+def come_back(folder: Path, copy: str) -> None:
+    shutil.rmtree(folder / "subject")
+    shutil.copytree(folder / copy, folder / "subject")
 
 
 class TestLettingGo:

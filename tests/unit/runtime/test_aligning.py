@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.log_store_contract import SCHEMA, covers, publish
+from tests.contract.log_store_contract import SCHEMA, covers, publish, rows
+from tests.redis_servers import RedisServers
+from tests.waiting import eventually
 
 from tidelock.alignment.directory import Directory, Job, Subject
 from tidelock.alignment.machine import CatchUp, Source, State
 from tidelock.coordination import open_tree
-from tidelock.errors import BackendUnavailable
+from tidelock.epochs import Epoch
+from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.following import InstructionFile
 from tidelock.runtime.aligning import Aligner, Neighbours
-from tidelock.runtime.events import Events
+from tidelock.runtime.events import Event, Events
 from tidelock.runtime.home import Home
 from tidelock.runtime.sharing_subjects import SharedSubject
 
@@ -110,4 +114,71 @@ def test_after_an_outage_a_subject_is_combined_from_what_its_log_says(
     shared._look()
     assert log.ranges() == [covers(0)]
     assert log.store.holder() != before, "it has begun again"
+    shared._let_go()
+
+
+def test_a_subject_that_has_lost_epochs_while_it_is_combined_goes_on_with_a_recall(
+    tmp_path: Path, home: Home, log: EpochLog, coordinator: str
+) -> None:
+    own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
+    subject = Subject("s", log.url, SCHEMA, shared=True)
+    with open_tree(coordinator) as tree:
+        Directory(tree).publish(subject, "job", own.url)
+    writer, place = own.take_over("job"), Path(log.url.removeprefix("file:"))
+    told: list[Event] = []
+    shared = SharedSubject(subject, "job", coordinator, 1.0, Events(home, told.append), producers=1)
+    publish(writer, covers(0), [1])
+    shared._look()
+    shutil.copytree(place, tmp_path / "copy")
+    publish(writer, covers(1), [2])
+    shared._look()
+    shutil.rmtree(place)
+
+    for _ in range(3):
+        publish(writer, covers(writer.window.tail + 1), [3])
+        shared._asked = 0.0
+        shared._look()
+    outages = [event.text for event in told if event.kind == "outage"]
+    assert len(outages) == len(set(outages)) == 2, "what failed, and that the log is not there; each once"
+    assert "subject s waits: there is no epoch log" in outages[1]
+
+    shutil.copytree(tmp_path / "copy", place, dirs_exist_ok=True)
+    shared._asked = 0.0
+    shared._look()
+    assert (rows(log), log.recalls()) == ({0: [1], 1: [2], 2: [3], 3: [3], 4: [3]}, (0,))
+    assert [event.kind for event in told][-1] == "subject recalled"
+    shared._let_go()
+
+
+def test_a_server_that_comes_back_with_an_older_subject_recalls_it(
+    tmp_path: Path, home: Home, coordinator: str, redis_servers: RedisServers
+) -> None:
+    server = redis_servers.start()
+    log = EpochLog.create(f"{server.url}/s", SCHEMA, name="s", identity="s")
+    own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
+    with open_tree(coordinator) as tree:
+        Directory(tree).publish(Subject("s", log.url, SCHEMA, shared=True), "job", own.url)
+    shared = SharedSubject(
+        Subject("s", log.url, SCHEMA, shared=True), "job", coordinator, 1.0, Events(home), producers=1
+    )
+    writer = own.take_over("job")
+    publish(writer, covers(0), [1])
+    shared._look()
+    with server.client() as client:
+        client.save()
+    publish(writer, covers(1), [2])
+    shared._look()
+    assert log.check_stands(log.tail(), 0) == 0
+    server.restart()
+    publish(writer, covers(2), [3])
+
+    def combined_again() -> bool:
+        shared._asked = 0.0
+        shared._look()
+        return rows(log) == {0: [1], 1: [2], 2: [3]}
+
+    eventually(combined_again, "the subject goes on")
+    assert log.check_stands(Epoch(0), 0) == 1
+    with pytest.raises(PipelineError, match="the epochs behind 0 were lost"):
+        log.check_stands(Epoch(1), 0)
     shared._let_go()
