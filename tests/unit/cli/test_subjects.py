@@ -86,7 +86,7 @@ def test_an_epoch_of_several_producers_is_shown_before_it_is_there(
     for part in parts:
         known.publish(Subject("both", log.url, COLUMNS, shared=True), part.name, part.log.url)
         part.publish([1])
-    assert Combiner(log, patience=10).step({part.name: part.log for part in parts})
+    assert Combiner(log, patience=10, recalled=lambda _: None).step({part.name: part.log for part in parts})
     parts[1].publish([2])
     facts = json.loads(said(capsys, "subjects", "show", "both", "--json"))
     assert [(entry["epoch"], entry["state"]) for entry in facts["epochs"]] == [
