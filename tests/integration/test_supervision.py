@@ -87,6 +87,27 @@ def test_only_the_failed_segment_restarts_and_its_story_is_told(
     assert {s["epoch"] for s in status(Home(home))["segments"]} == {EPOCHS - 1}
 
 
+def test_a_query_that_was_killed_while_it_wrote_its_first_batch_down_can_begin(
+    spark: SparkSession, bench: Bench, tmp_path: Path
+) -> None:
+    """Spark refuses to begin where so much as a hidden file is, and `kill -9` leaves one."""
+    home = Home(tmp_path / "home")
+    pipeline = chain(bench)
+
+    @pipeline.operator(mode="update", anchor=True)
+    def counts(numbers: DataFrame) -> DataFrame:
+        return numbers.groupBy("key").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
+
+    for folder in ("offsets", "commits"):
+        place = Path(home.checkpoint("keep_counts")) / folder
+        place.mkdir(parents=True)
+        (place / ".0.2c0c9702.tmp").write_text("v1")
+    kept = bench.collect(pipeline, "counts")
+    pipeline.run(spark, str(home.root), last_epoch=EPOCHS - 1)
+    assert sum(row[1] for row in present(kept, EPOCHS - 1).values()) == EPOCHS * ROWS
+    assert events(home.root, "segment failed") == []
+
+
 def test_an_epoch_that_always_fails_stops_the_pipeline_and_nothing_is_lost(
     spark: SparkSession, bench: Bench, tmp_path: Path
 ) -> None:

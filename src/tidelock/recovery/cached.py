@@ -60,6 +60,11 @@ class Resume:
     way: Way
 
 
+def goes_on(cached: Epoch | None, committed: Epoch, begun: Epoch) -> bool:
+    """Whether a segment goes on with what is in the cache: that is at its committed epoch, or one batch ahead."""
+    return cached is not None and cached in (committed, begun)
+
+
 def resume(found: CacheFound) -> Resume:
     """The newest epoch from which the segment can go on.
 
@@ -72,7 +77,7 @@ def resume(found: CacheFound) -> Resume:
     >>> resume(CacheFound(Epoch(7), Epoch(7), at, None, frozenset({Epoch(5)}), Epoch(5)))
     Resume(epoch=5, way=<Way.LOAD: 'load a snapshot'>)
     """
-    if found.cached is not None and found.cached in (found.committed, found.begun):
+    if goes_on(found.cached, found.committed, found.begun):
         return Resume(found.committed, Way.KEEP)
     if found.committed == BEFORE_FIRST:
         return Resume(BEFORE_FIRST, Way.BEGIN)

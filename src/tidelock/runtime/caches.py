@@ -16,7 +16,7 @@ from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Unrecoverable
-from tidelock.recovery.cached import CacheFound, Resume, Way, resume
+from tidelock.recovery.cached import CacheFound, Resume, Way, goes_on, resume
 from tidelock.runtime.cached_gates import CachedGate, SnapshotSchedule
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record
@@ -82,21 +82,37 @@ def cached_shape(store: CellStore, home: Home) -> Shape | None:
     return shape
 
 
-def kept_epochs(home: Home, record: Record) -> dict[str, frozenset[Epoch]]:
-    """For every segment with cached state, the epochs at which it has that: in the cache, or in a snapshot.
+@dataclass(frozen=True)
+class KeptStates:
+    """Where the segments with cached state have that.
+
+    Attributes:
+        epochs: By segments, the epochs at which it is in the cache or in a snapshot.
+        going_on: The segments that can go on with what is in the cache.
+    """
+
+    epochs: Mapping[str, frozenset[Epoch]]
+    going_on: frozenset[str]
+
+
+def kept_states(home: Home, record: Record) -> KeptStates:
+    """Where the segments of a home have their cached state.
 
     Raises:
         PipelineError: the cache holds the state of another home.
         BackendUnavailable: the cache does not answer.
     """
-    kept = {}
+    epochs, going_on = {}, set()
     for segment in record.segments:
         if segment.cached is not None and home.cache is not None:
             store = CellStore(home.state(segment.cached))
-            cached = [] if cached_shape(store, home) is None else [store.done()]
+            cached = None if cached_shape(store, home) is None else store.done()
             snapshots = Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST]
-            kept[segment.name] = frozenset([*cached, *snapshots])
-    return kept
+            epochs[segment.name] = frozenset([*([] if cached is None else [cached]), *snapshots])
+            checkpoint = Checkpoint(None, home.checkpoint(segment.name))
+            if goes_on(cached, checkpoint.position(), checkpoint.begun()):
+                going_on.add(segment.name)
+    return KeptStates(epochs, frozenset(going_on))
 
 
 def forget(home: Home) -> None:

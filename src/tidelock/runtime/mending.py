@@ -70,6 +70,7 @@ def mend(
     record: Record,
     *,
     safe: Mapping[str, Collection[Epoch]] | None = None,
+    going_on: Collection[str] = (),
     tell: Callable[[Mended], None] = lambda mended: None,
 ) -> Mended | None:
     """Make the logs and checkpoints of a home fit together; None if they do. Whoever calls this holds the home.
@@ -78,6 +79,8 @@ def mend(
         home: the home.
         record: what runs there.
         safe: for segments that also keep state elsewhere, the epochs at which they have it.
+        going_on: those of them that can go on with it as they are, perhaps by repeating the batch that they have
+            begun.
         tell: is called with what is going to happen, before it does.
 
     Raises:
@@ -85,7 +88,7 @@ def mend(
         BackendUnavailable: a store does not answer.
     """
     finish_rolling_back(home, record)
-    mending = _Mending(home, record, safe or {})
+    mending = _Mending(home, record, safe or {}, going_on)
     if mending.is_well():
         return None
     chosen, windows = mending.choose()
@@ -109,11 +112,14 @@ class _Segment:
 class _Mending:
     """One look at a home, and what follows from it."""
 
-    def __init__(self, home: Home, record: Record, safe: Mapping[str, Collection[Epoch]]) -> None:
+    def __init__(
+        self, home: Home, record: Record, safe: Mapping[str, Collection[Epoch]], going_on: Collection[str]
+    ) -> None:
         self._home = home
         self._record = record
         self._shape = record.shape()
         self._allowed = safe
+        self._going_on = going_on
         self._segments = {s.name: _Segment(home, s.name) for s in record.segments}
         self._checkpointed: dict[str, frozenset[Epoch]] = {}
         self._logs = {s.name: FoundLog(s.log) for s in record.segments if s.log is not None}
@@ -124,7 +130,7 @@ class _Mending:
         """Whether everything fits as it is, so that the run can begin."""
         if not all(log.is_whole(self._segments[name].committed) for name, log in self._logs.items()):
             return False
-        if any(self._lacks_state(name) for name in self._segments):
+        if any(self._lacks_state(name) and name not in self._going_on for name in self._segments):
             return False
         windows = {name: log.windows(self._segments[name].committed)[0] for name, log in self._logs.items()}
         found = {name: Found((self._present(name, windows),), windows.get(name)) for name in self._shape}

@@ -11,7 +11,7 @@ from typing import Any
 from tidelock.epochs import Epoch
 from tidelock.errors import BatchFailed, PipelineError
 from tidelock.runtime.backup import Backup, release
-from tidelock.runtime.caches import kept_epochs
+from tidelock.runtime.caches import kept_states
 from tidelock.runtime.drifting import Watch
 from tidelock.runtime.events import Event, Events
 from tidelock.runtime.home import Home
@@ -91,10 +91,12 @@ class Run:
         """See that the logs fit to the checkpoints, or make them; whether something has run here before."""
         record = self.home.record()
         if record is not None:
+            kept = kept_states(self.home, record)
             mend(
                 self.home,
                 record,
-                safe=kept_epochs(self.home, record),
+                safe=kept.epochs,
+                going_on=kept.going_on,
                 tell=lambda mended: self._events.add(mended.kind, None, str(mended)),
             )
         return record is not None

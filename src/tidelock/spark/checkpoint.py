@@ -130,17 +130,25 @@ class Checkpoint:
         Spark then runs the next batch as if the later ones had never been. What sources remember stays: a query
         that begins anew begins where it did. Idempotent: it can be done again if it was cut off.
         """
+        if batch is None:
+            # With everything that is in there, also what a killed query has left unfinished: Spark begins a query
+            # only where these are empty.
+            for folder in ("offsets", "commits", "state"):
+                shutil.rmtree(self._local() / folder, ignore_errors=True)
+            return
         for folder in ("offsets", "commits"):
             for number in self._numbers(folder):
-                if batch is None or number > batch:
+                if number > batch:
                     _remove(self._local() / folder / str(number))
-        if batch is None:
-            shutil.rmtree(self._local() / "state", ignore_errors=True)
-            return
         for file in (self._local() / "state").rglob("*.*"):
             version = _STATE_FILE.match(file.name)
             if version and int(version[1]) > batch + 1:  # a batch leaves the state's next version
                 _remove(file)
+
+    def clear_beginning(self) -> None:
+        """Remove what a query has left that was killed before its first batch had begun: Spark would not start."""
+        if self._is_local and not self._numbers("offsets"):
+            self.roll_back(None)
 
     def _numbers(self, folder: str) -> set[int]:
         return {int(name) for name in self._names(folder) if name.isdecimal()}

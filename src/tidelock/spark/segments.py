@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from tidelock.log import EpochLog, Retention, open_store
 from tidelock.log.log import lost
 from tidelock.spark.batches import Gate
+from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.describing import Described, Functions, build
 from tidelock.spark.keyed import StatePlace, building
 from tidelock.spark.options import Member
@@ -159,6 +160,7 @@ class Segments:
         self._check_logs(segment)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", segment.name)
         state = self.caches.open(segment.name)
+        Checkpoint(self.spark, self.places.checkpoint(segment.name)).clear_beginning()
         gate = gate if state is None else state.gate(gate)
         place = None if state is None else state.place
         for _ in range(_PATIENCE):

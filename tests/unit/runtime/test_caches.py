@@ -13,9 +13,9 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.log import EpochLog, Retention
 from tidelock.log.entry import Manifest
 from tidelock.recovery import Unrecoverable
-from tidelock.runtime.caches import CachedSegment, Caches
+from tidelock.runtime.caches import CachedSegment, Caches, kept_states
 from tidelock.runtime.events import Events
-from tidelock.runtime.home import Home
+from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.replay import read_replay
 from tidelock.state.operator import Shape
@@ -68,6 +68,22 @@ def jobs(tmp_path: Path, redis_url: str) -> Iterator[list[Job]]:
     yield made
     for job in made:
         job.caches.close()
+
+
+@pytest.mark.parametrize(("done", "going_on"), [(LAST - 2, False), (LAST - 1, True), (LAST, True)])
+def test_a_kill_between_the_cache_and_the_commit_loses_no_state(
+    jobs: list[Job], done: int, going_on: bool
+) -> None:
+    job = jobs[0]
+    assert job.caches.open("counts") is not None
+    job.run()
+    (Path(job.home.checkpoint("counts")) / "commits" / str(LAST)).unlink()
+    store = job.store()
+    store.create(store.header() or b"", Epoch(done))
+    counts = SegmentRecord("counts", ("counts",), (("words", 0),), None, "counts")
+    kept = kept_states(job.home, Record("job", {}, {}, (counts,), {}))
+    assert kept.epochs == {"counts": {BEFORE_FIRST, done}}
+    assert kept.going_on == ({"counts"} if going_on else set())
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])

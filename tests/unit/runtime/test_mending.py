@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.runtime.backup_job import Job
@@ -29,7 +30,7 @@ def job(tmp_path: Path) -> Job:
     return Job(Home(tmp_path / "home"))
 
 
-def mended(job: Job, **more: dict[str, list[Epoch]]) -> Mended:
+def mended(job: Job, **more: Any) -> Mended:
     found = mend(job.home, job.home.known(), **more)
     assert found is not None
     return found
@@ -199,6 +200,24 @@ class TestStateElsewhere:
         job.run_to(6)
         job.check(6)
 
+    def test_one_that_was_killed_before_it_could_commit_only_repeats_that_batch(self, job: Job) -> None:
+        """Its state is one batch ahead, and knows what was before."""
+        job.run_to(3)
+        job.run("words")
+        job.step("counts", commit=False)
+        before = positions(job)
+        state = {"counts": [Epoch(4), BEFORE_FIRST]}
+        assert mend(job.home, job.home.known(), safe=state, going_on=["counts"]) is None
+        assert positions(job) == before
+
+    def test_unless_the_input_of_that_batch_is_gone(self, job: Job) -> None:
+        job.run_to(3)
+        job.run("words")
+        job.step("counts", commit=False)
+        lose_entries(job, "words", 4, 99)
+        found = mended(job, safe={"counts": [Epoch(4), Epoch(1)]}, going_on=["counts"])
+        assert found.again["counts"] == (2, 3)
+
     def test_a_sink_does_not_deliver_the_same_again(self, job: Job) -> None:
         job.run_to(4)
         job.log("words").move_cursor("counts", BEFORE_FIRST)
@@ -211,6 +230,15 @@ class TestStateElsewhere:
 
 
 class TestRollingBack:
+    def test_what_a_killed_query_has_left_unfinished_goes_with_the_rest(self, job: Job) -> None:
+        """Spark begins a query only where nothing is, not even a hidden file."""
+        job.run_to(1)
+        checkpoint = Path(job.home.checkpoint("counts"))
+        (checkpoint / "commits" / ".2.1234.tmp").write_text("v1")
+        (checkpoint / "offsets" / ".2.1234.tmp").touch()
+        roll_back(job.home, "counts", BEFORE_FIRST)
+        assert [file.name for file in checkpoint.rglob("*") if file.is_file()] == ["metadata"]
+
     def test_the_ends_of_the_batches_are_written_down(self, job: Job) -> None:
         job.run_to(5)
         job.step("words", commit=False)
