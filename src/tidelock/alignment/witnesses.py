@@ -10,7 +10,7 @@ A note that knows of fewer recalls than another one is older than the last loss,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelock.epochs import Epoch
@@ -53,7 +53,7 @@ def leave_note(producers: Iterable[EpochLog], subject: EpochLog, note: Note) -> 
         producer.store.put(_document(subject), data, durable=False)
 
 
-def recalls_after(told: Recalls, notes: Iterable[Note], present: Epoch) -> Recalls:
+def recalls_after(told: Recalls, notes: Sequence[Note], present: Epoch) -> Recalls:
     """All recalls of a subject whose own log tells ``told`` and ends at ``present``.
 
     >>> recalls_after((), [Note(Epoch(8), ()), Note(Epoch(4), ())], Epoch(5))
@@ -63,7 +63,6 @@ def recalls_after(told: Recalls, notes: Iterable[Note], present: Epoch) -> Recal
     >>> recalls_after((), [Note(Epoch(6), (Epoch(5),))], Epoch(3))
     (5, 3)
     """
-    notes = list(notes)
     known = max([told, *(note.recalls for note in notes)], key=len)
     lost = any(note.epoch > present for note in notes if len(note.recalls) == len(known))
     return (*known, present) if lost else known

@@ -16,7 +16,7 @@ from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Unrecoverable
-from tidelock.recovery.cached import CacheFound, Resume, Way, goes_on, resume
+from tidelock.recovery.cached import CacheFound, Resume, Way, resume
 from tidelock.runtime.cached_gates import CachedGate, SnapshotSchedule
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record
@@ -88,11 +88,11 @@ class KeptStates:
 
     Attributes:
         epochs: By segments, the epochs at which it is in the cache or in a snapshot.
-        going_on: The segments that can go on with what is in the cache.
+        cached: By segments, the epoch at which it is in the cache, if the cache has it.
     """
 
     epochs: Mapping[str, frozenset[Epoch]]
-    going_on: frozenset[str]
+    cached: Mapping[str, Epoch]
 
 
 def kept_states(home: Home, record: Record) -> KeptStates:
@@ -102,17 +102,16 @@ def kept_states(home: Home, record: Record) -> KeptStates:
         PipelineError: the cache holds the state of another home.
         BackendUnavailable: the cache does not answer.
     """
-    epochs, going_on = {}, set()
+    epochs, cached = {}, {}
     for segment in record.segments:
         if segment.cached is not None and home.cache is not None:
             store = CellStore(home.state(segment.cached))
-            cached = None if cached_shape(store, home) is None else store.done()
-            snapshots = Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST]
-            epochs[segment.name] = frozenset([*([] if cached is None else [cached]), *snapshots])
-            checkpoint = Checkpoint(None, home.checkpoint(segment.name))
-            if goes_on(cached, checkpoint.position(), checkpoint.begun()):
-                going_on.add(segment.name)
-    return KeptStates(epochs, frozenset(going_on))
+            kept = set(Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST])
+            if cached_shape(store, home) is not None:
+                cached[segment.name] = store.done()
+                kept.add(cached[segment.name])
+            epochs[segment.name] = frozenset(kept)
+    return KeptStates(epochs, cached)
 
 
 def forget(home: Home) -> None:

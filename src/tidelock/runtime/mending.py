@@ -30,6 +30,7 @@ from itertools import product
 from tidelock.epochs import Epoch
 from tidelock.errors import InternalError
 from tidelock.recovery import Adjusted, Found, Held, Link, Unrecoverable, adjust, violations
+from tidelock.recovery.cached import goes_on
 from tidelock.runtime.home import Home, Record
 from tidelock.runtime.identities import remember_recalls
 from tidelock.runtime.mending_logs import FoundLog
@@ -70,7 +71,7 @@ def mend(
     record: Record,
     *,
     safe: Mapping[str, Collection[Epoch]] | None = None,
-    going_on: Collection[str] = (),
+    cached: Mapping[str, Epoch] | None = None,
     tell: Callable[[Mended], None] = lambda mended: None,
 ) -> Mended | None:
     """Make the logs and checkpoints of a home fit together; None if they do. Whoever calls this holds the home.
@@ -79,8 +80,7 @@ def mend(
         home: the home.
         record: what runs there.
         safe: for segments that also keep state elsewhere, the epochs at which they have it.
-        going_on: those of them that can go on with it as they are, perhaps by repeating the batch that they have
-            begun.
+        cached: for those of them whose state is in a cache, the epoch at which it is there.
         tell: is called with what is going to happen, before it does.
 
     Raises:
@@ -88,7 +88,7 @@ def mend(
         BackendUnavailable: a store does not answer.
     """
     finish_rolling_back(home, record)
-    mending = _Mending(home, record, safe or {}, going_on)
+    mending = _Mending(home, record, safe or {}, cached or {})
     if mending.is_well():
         return None
     chosen, windows = mending.choose()
@@ -113,13 +113,13 @@ class _Mending:
     """One look at a home, and what follows from it."""
 
     def __init__(
-        self, home: Home, record: Record, safe: Mapping[str, Collection[Epoch]], going_on: Collection[str]
+        self, home: Home, record: Record, safe: Mapping[str, Collection[Epoch]], cached: Mapping[str, Epoch]
     ) -> None:
         self._home = home
         self._record = record
         self._shape = record.shape()
         self._allowed = safe
-        self._going_on = going_on
+        self._cached = cached
         self._segments = {s.name: _Segment(home, s.name) for s in record.segments}
         self._checkpointed: dict[str, frozenset[Epoch]] = {}
         self._logs = {s.name: FoundLog(s.log) for s in record.segments if s.log is not None}
@@ -130,7 +130,7 @@ class _Mending:
         """Whether everything fits as it is, so that the run can begin."""
         if not all(log.is_whole(self._segments[name].committed) for name, log in self._logs.items()):
             return False
-        if any(self._lacks_state(name) and name not in self._going_on for name in self._segments):
+        if any(self._lacks_state(name) and not self._goes_on(name) for name in self._segments):
             return False
         windows = {name: log.windows(self._segments[name].committed)[0] for name, log in self._logs.items()}
         found = {name: Found((self._present(name, windows),), windows.get(name)) for name in self._shape}
@@ -143,6 +143,11 @@ class _Mending:
 
     def _lacks_state(self, segment: str) -> bool:
         return segment in self._allowed and self._segments[segment].committed not in self._allowed[segment]
+
+    def _goes_on(self, segment: str) -> bool:
+        """Whether the cache has what a segment needs: also if that repeats the batch that it has begun."""
+        at = self._segments[segment]
+        return goes_on(self._cached.get(segment), at.committed, at.committed if at.begun is None else at.begun)
 
     def _present(self, segment: str, windows: Windows) -> Epoch:
         """Where a segment is, counting a batch that was begun if its entry is in the log already."""

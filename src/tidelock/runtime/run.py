@@ -96,7 +96,7 @@ class Run:
                 self.home,
                 record,
                 safe=kept.epochs,
-                going_on=kept.going_on,
+                cached=kept.cached,
                 tell=lambda mended: self._events.add(mended.kind, None, str(mended)),
             )
         return record is not None

@@ -93,15 +93,20 @@ def test_closing_is_not_taken_back(home: Home, log: EpochLog) -> None:
     assert (instruction.now().aligned, instruction.now().closing) == ({}, True)
 
 
+def sharing(log: EpochLog, own: EpochLog, coordinator: str, events: Events) -> SharedSubject:
+    """What combines a subject that one job produces, into ``own``."""
+    subject = Subject("s", log.url, SCHEMA, shared=True)
+    with open_tree(coordinator) as tree:
+        Directory(tree).publish(subject, "job", own.url)
+    return SharedSubject(subject, "job", coordinator, 1.0, events, producers=1)
+
+
 def test_after_an_outage_a_subject_is_combined_from_what_its_log_says(
     tmp_path: Path, home: Home, log: EpochLog, coordinator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
-    subject = Subject("s", log.url, SCHEMA, shared=True)
-    with open_tree(coordinator) as tree:
-        Directory(tree).publish(subject, "job", own.url)
     publish(own.take_over("job"), covers(0), [1])
-    shared = SharedSubject(subject, "job", coordinator, 1.0, Events(home), producers=1)
+    shared = sharing(log, own, coordinator, Events(home))
 
     def away(*_: Any) -> None:
         raise BackendUnavailable("no answer")
@@ -121,12 +126,9 @@ def test_a_subject_that_has_lost_epochs_while_it_is_combined_goes_on_with_a_reca
     tmp_path: Path, home: Home, log: EpochLog, coordinator: str
 ) -> None:
     own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
-    subject = Subject("s", log.url, SCHEMA, shared=True)
-    with open_tree(coordinator) as tree:
-        Directory(tree).publish(subject, "job", own.url)
     writer, place = own.take_over("job"), Path(log.url.removeprefix("file:"))
     told: list[Event] = []
-    shared = SharedSubject(subject, "job", coordinator, 1.0, Events(home, told.append), producers=1)
+    shared = sharing(log, own, coordinator, Events(home, told.append))
     publish(writer, covers(0), [1])
     shared._look()
     shutil.copytree(place, tmp_path / "copy")
@@ -156,11 +158,7 @@ def test_a_server_that_comes_back_with_an_older_subject_recalls_it(
     server = redis_servers.start()
     log = EpochLog.create(f"{server.url}/s", SCHEMA, name="s", identity="s")
     own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
-    with open_tree(coordinator) as tree:
-        Directory(tree).publish(Subject("s", log.url, SCHEMA, shared=True), "job", own.url)
-    shared = SharedSubject(
-        Subject("s", log.url, SCHEMA, shared=True), "job", coordinator, 1.0, Events(home), producers=1
-    )
+    shared = sharing(log, own, coordinator, Events(home))
     writer = own.take_over("job")
     publish(writer, covers(0), [1])
     shared._look()

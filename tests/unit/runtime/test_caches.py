@@ -13,6 +13,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.log import EpochLog, Retention
 from tidelock.log.entry import Manifest
 from tidelock.recovery import Unrecoverable
+from tidelock.recovery.cached import goes_on
 from tidelock.runtime.caches import CachedSegment, Caches, kept_states
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
@@ -83,7 +84,8 @@ def test_a_kill_between_the_cache_and_the_commit_loses_no_state(
     counts = SegmentRecord("counts", ("counts",), (("words", 0),), None, "counts")
     kept = kept_states(job.home, Record("job", {}, {}, (counts,), {}))
     assert kept.epochs == {"counts": {BEFORE_FIRST, done}}
-    assert kept.going_on == ({"counts"} if going_on else set())
+    checkpoint = Checkpoint(None, job.home.checkpoint("counts"))
+    assert goes_on(kept.cached["counts"], checkpoint.position(), checkpoint.begun()) == going_on
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])

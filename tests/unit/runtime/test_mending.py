@@ -207,7 +207,7 @@ class TestStateElsewhere:
         job.step("counts", commit=False)
         before = positions(job)
         state = {"counts": [Epoch(4), BEFORE_FIRST]}
-        assert mend(job.home, job.home.known(), safe=state, going_on=["counts"]) is None
+        assert mend(job.home, job.home.known(), safe=state, cached={"counts": Epoch(4)}) is None
         assert positions(job) == before
 
     def test_unless_the_input_of_that_batch_is_gone(self, job: Job) -> None:
@@ -215,7 +215,7 @@ class TestStateElsewhere:
         job.run("words")
         job.step("counts", commit=False)
         lose_entries(job, "words", 4, 99)
-        found = mended(job, safe={"counts": [Epoch(4), Epoch(1)]}, going_on=["counts"])
+        found = mended(job, safe={"counts": [Epoch(4), Epoch(1)]}, cached={"counts": Epoch(4)})
         assert found.again["counts"] == (2, 3)
 
     def test_a_sink_does_not_deliver_the_same_again(self, job: Job) -> None:
