@@ -7,6 +7,8 @@ SHELL := bash
 
 PYTHON ?= python3
 BENCH ?= log
+# How many processes share the tests; each has a Spark of its own. Files stay whole. 0: no other process.
+WORKERS ?= 2
 ready := .venv/.ready
 bin := .venv/bin
 java := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
@@ -23,7 +25,7 @@ demo: $(ready) ## the trending pipeline with a crash in the middle, and the proo
 	@$(java) $(bin)/tidelock demo $(ARGS)
 
 test: $(ready) ## all tests but the chaos runs
-	@$(java) $(bin)/pytest -m "not chaos" $(ARGS)
+	@$(java) $(bin)/pytest -m "not chaos" -n $(WORKERS) --dist loadfile $(ARGS)
 
 chaos: $(ready) ## slow runs: real kills, many times, and long comparisons
 	@$(java) $(bin)/pytest -m chaos $(ARGS)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs import wait_until
+
+from tidelock.cli.demo.leash import kill_session
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "hotness"
 SUBJECT = "hotness.issues"
@@ -78,7 +79,7 @@ class Place:
     def __exit__(self, *_: object) -> None:
         for job in self._jobs.values():
             if job.poll() is None:
-                os.killpg(job.pid, signal.SIGKILL)
+                kill_session(job.pid)
                 job.wait()
         shutil.rmtree(self._folder)
 

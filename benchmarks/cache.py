@@ -194,7 +194,7 @@ class Bench:
         stream = Stream(self._args.fixed_keys, sum(rounds) + self._args.failures)
         settings = {"operators": operator_names(1), "failures": [], "snapshot_every": every}
         times = []
-        with self._chain("interval", "cache", stream, settings, "local[2,4]", "0 seconds") as job:
+        with self._chain("interval", "cache", stream, settings, "local[2,4]", "1 millisecond") as job:
             for number, size in enumerate(rounds, 1):
                 job.wait_for(job.feed(size))
                 wait_until(partial(has_snapshot, job.home, number * every - 1), "a snapshot is taken")
@@ -227,7 +227,7 @@ class Bench:
         settings = {
             "kind": "aggregation",
             "variant": variant,
-            "pace": "0 seconds",
+            "pace": "1 millisecond",
             "last": epochs - 1,
             "master": "local[2,4]",
             "snapshot_every": every or NEVER,

@@ -16,7 +16,6 @@ import inspect
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tidelock.cli.demo.leash import kill_session
 
 TRIES = 4
 """How often Spark tries a task before its query fails."""
@@ -98,7 +99,7 @@ class Job:
     def kill(self) -> float:
         """End the process and all that it has started; returns when that was."""
         if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            kill_session(self.process.pid)
             self.process.wait()
         return time.time()
 

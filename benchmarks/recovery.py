@@ -145,7 +145,7 @@ def kill_and_wait(running: Job) -> float:
 
 def flow(variant: str, rows: int, epochs: int, provider: str) -> dict[str, Any]:
     say(f"{variant}: throughput")
-    settings = {"variant": variant, "failures": [], "pace": "0 seconds", "provider": provider}
+    settings = {"variant": variant, "failures": [], "pace": "1 millisecond", "provider": provider}
     with job(settings, [rows] * epochs) as running:
         running.wait_for(epochs - 1)
         at = running.delivered()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the home of a Java that runs Spark (17 or newer); installs one when there is none.
+# Prints the home of a Java that runs Spark (17 or newer); puts one into .venv when there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 own=$PWD/.venv/java
@@ -55,26 +55,11 @@ LAUNCHER
     usable "$own"
 }
 
-from_apt() {
-    local root=env release
-    command -v apt-get >/dev/null || return 1
-    if [[ $(id -u) -ne 0 ]]; then
-        sudo -n true 2>/dev/null || return 1
-        root="sudo -n"
-    fi
-    say "installing openjdk-*-jre-headless with apt-get"
-    $root apt-get update -qq || return 1
-    for release in 17 21; do
-        $root apt-get install -qq -y --no-install-recommends "openjdk-$release-jre-headless" && return
-    done
-    return 1
-}
-
 if ! find_home; then
-    from_index >&2 || from_apt >&2 || true
+    from_index >&2 || true
     if ! find_home; then
-        say "no Java could be installed here; install a JDK or JRE of version 17 or newer" \
-            "(or set JAVA_HOME to one) and repeat"
+        say "no Java could be had here; install a JDK or JRE of version 17 or newer (on Debian, as root:" \
+            "apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one, and repeat"
         exit 1
     fi
 fi

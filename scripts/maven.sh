@@ -9,35 +9,50 @@ directory=$2
 sums=${pom%.xml}.sha256
 plugin=org.apache.maven.plugins:maven-dependency-plugin:3.8.1
 fresh=$directory.new
+own=$PWD/.venv/maven
 
 say() { printf 'maven: %s\n' "$*" >&2; }
 
 # A directory takes its place in one step, with copies of both files: with them it is complete.
 complete() { cmp -s "$pom" "$directory/pom.xml" && cmp -s "$sums" "$directory/sha256"; }
 
+# Debian's Maven finds its parts by links, of which one leads out of the folder that it is unpacked into, and others to
+# parts that this machine has already.
 from_apt() {
-    local root=env
+    local jar
     command -v apt-get >/dev/null || return 1
-    if [[ $(id -u) -ne 0 ]]; then
-        sudo -n true 2>/dev/null || return 1
-        root="sudo -n"
-    fi
-    say "no mvn found; installing maven with apt-get"
-    $root apt-get update -qq || return 1
-    $root apt-get install -qq -y --no-install-recommends maven
+    say "no mvn found; unpacking Debian's maven into .venv"
+    scripts/apt.sh maven "$own" || return 1
+    ln -sfn ../../../etc/maven "$own/usr/share/maven/conf"
+    mkdir -p "$own/usr/share/java"
+    for jar in /usr/share/java/*.jar; do
+        [[ ! -e $jar || -e $own/usr/share/java/${jar##*/} ]] || ln -sfn "$jar" "$own/usr/share/java/${jar##*/}"
+    done
+}
+
+find_maven() {
+    local maven
+    for maven in "$(command -v mvn)" "$own/usr/share/maven/bin/mvn"; do
+        if [[ -n $maven && -x $maven ]]; then
+            echo "$maven"
+            return
+        fi
+    done
+    return 1
 }
 
 sha256() { if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi; }
 
 fetch() {
-    command -v mvn >/dev/null || from_apt || true
-    if ! command -v mvn >/dev/null; then
-        say "Maven could not be installed here; install it (the command mvn) and repeat"
+    local maven
+    maven=$(find_maven) || { from_apt && maven=$(find_maven); } || true
+    if [[ -z $maven ]]; then
+        say "there is no Maven, and none could be had; install it (on Debian, as root: apt-get install maven) and repeat"
         return 1
     fi
     say "fetching the jars of $pom into $directory"
     rm -rf "$fresh"
-    JAVA_HOME=$(scripts/java.sh) mvn --quiet --batch-mode -Dstyle.color=never --strict-checksums --file "$pom" \
+    JAVA_HOME=$(scripts/java.sh) "$maven" --quiet --batch-mode -Dstyle.color=never --strict-checksums --file "$pom" \
         "$plugin:copy-dependencies" -DincludeScope=runtime -DoutputDirectory="$PWD/$fresh" || return 1
     (cd "$fresh" && sha256 -- *.jar >sha256) || return 1
     if [[ ! -e $sums ]]; then

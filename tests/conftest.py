@@ -6,12 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.kafka_servers import KafkaServer, KafkaServers
 from tests.redis_servers import RedisServer, RedisServers
-from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
+from tests.waiting import eventually
+from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers, kazoo_threads
+
+from tidelock.credentials import FILE, PASSWORDS, forget
 
 # Every JVM of the tests has a short life: the second compiler and parallel collectors cost more than they bring.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# What Hypothesis plays is the same every time, and how long it takes does not matter. HYPOTHESIS_PROFILE=random
+# plays something else every time, for long runs by hand.
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", settings.get_profile("random"), derandomize=True, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # Before anybody imports them, whichever tests are collected first.
 pytest.register_assert_rewrite("tests.contract.log_store_contract", "tests.following")
@@ -23,6 +33,21 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     url = f"embedded:{tmp_path_factory.getbasetemp()}/{uuid.uuid4().hex[:12]}.db"
     monkeypatch.setenv("TIDELOCK_COORDINATOR", url)
     return url
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test knows the credentials that another one has given."""
+    forget()
+    for variable in (FILE, PASSWORDS):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def clients_end() -> Iterator[None]:
+    """See that no client of ZooKeeper outlives its tests: it would disturb others, as it would a user's job."""
+    yield
+    eventually(lambda: not kazoo_threads(), "no client of ZooKeeper is left behind")
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,22 @@
-"""Epoch logs in memory, for tests that make very many: documents and the ranges of entries, but no rows."""
+"""Epoch logs in memory, for tests that make very many: documents and manifests of entries, but no rows.
+
+Their clock is one for all logs: it ticks with every entry.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.log import EpochLog, Retention
+from tidelock.log.entry import Manifest
 from tidelock.log.log import Header
 from tidelock.log.sealed import seal
 from tidelock.log.store import LogStore
+
+_ticks = count(1)
 
 
 class MemoryStore(LogStore):
@@ -20,6 +27,7 @@ class MemoryStore(LogStore):
         self.documents: dict[str, bytes] = {}
         self.made: list[tuple[str, bytes]] = []
         self.entries: list[EpochRange] = []
+        self.published_at: dict[EpochRange, float] = {}
         self.before_create: Callable[[], None] | None = None
 
     def get(self, name: str) -> bytes | None:
@@ -47,11 +55,17 @@ class MemoryStore(LogStore):
     def ranges(self) -> list[EpochRange]:
         return list(self.entries)
 
+    def manifest(self, covers: EpochRange) -> bytes | None:
+        if covers not in self.entries:
+            return None
+        log, at = self.url.removeprefix("memory:"), self.published_at[covers]
+        return Manifest(log, covers, schema={}, parts=(), published_at=at).encode()
+
     def _none(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError("there are no rows in memory")
 
-    write_part = read_part = part_names = remove_parts = _none
-    take_over = holder = manifest = publish = unpublish = _none
+    write_part = read_part = part_names = remove_parts = collect_parts = _none
+    take_over = holder = publish = unpublish = _none
 
 
 class MemoryLog(EpochLog):
@@ -75,7 +89,9 @@ class MemoryLog(EpochLog):
 
     def grow(self, size: int = 1) -> None:
         """Publish an entry of so many epochs."""
-        self.store.entries.append(EpochRange.after(Epoch(self.tail), Epoch(self.tail + size)))
+        covers = EpochRange.after(Epoch(self.tail), Epoch(self.tail + size))
+        self.store.entries.append(covers)
+        self.store.published_at[covers] = float(next(_ticks))
 
     def cut_tail(self, to: int) -> None:
         self.store.entries = [covers for covers in self.store.entries if covers.last <= to]

@@ -32,6 +32,15 @@ def server_program() -> str:
     return found.stdout.strip()
 
 
+@cache
+def knows_tls() -> bool:
+    """Whether that server was built with TLS: then it does not stop at such a line, but at the next one."""
+    asked = subprocess.run(
+        [server_program(), "-"], input="tls-port 0\nno-such-line\n", capture_output=True, text=True
+    )
+    return "no-such-line" in asked.stdout + asked.stderr
+
+
 @dataclass(frozen=True)
 class Certificates:
     """Files for TLS: one authority that vouches for the server and for the client."""
@@ -49,8 +58,19 @@ class Certificates:
 class RedisServer:
     """One server process, on the same port for as long as the object lives."""
 
-    def __init__(self, folder: Path, lines: list[str], *, ready: str, sentinel: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lines: list[str],
+        *,
+        ready: str,
+        sentinel: bool = False,
+        password: str | None = None,
+        tls: Certificates | None = None,
+    ) -> None:
         self.port = _free_port()
+        self._password = password
+        self._tls = tls
         self._folder = folder
         self._data = folder / "data"
         self._log = folder / "log"
@@ -75,7 +95,10 @@ class RedisServer:
     @contextmanager
     def client(self, password: str | None = None) -> Iterator[redis.Redis]:
         """A connection for looking at what is there."""
-        with redis.Redis(host=HOST, port=self.port, password=password, protocol=2) as client:
+        tls = self._tls
+        secure = {} if tls is None else {"ssl_ca_certs": tls.ca, "ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
+        given = {"password": password or self._password, "ssl": tls is not None, **secure}
+        with redis.Redis(host=HOST, port=self.port, protocol=2, **given) as client:
             yield client
 
     def start(self) -> None:
@@ -110,11 +133,28 @@ class RedisServer:
             self._data.mkdir()
         self.start()
 
+    def copied(self, replica: RedisServer) -> None:
+        """Let ``replica`` have all so far, and nothing of what follows: it is a primary of its own then."""
+        with self.client() as client:
+            client.set("the newest", "of all")
+            assert client.execute_command("WAIT", 1, 20_000) == 1
+        replica.promote()
+
     def follow(self, primary: RedisServer) -> None:
         """Make it a replica, and wait until it has caught up."""
         with self.client() as client:
             client.replicaof(HOST, primary.port)
         primary.await_replica(self)
+
+    def promote(self) -> None:
+        """Make it a primary of its own, with the data that it has."""
+        with self.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+
+    def fall_back_to(self, other: RedisServer) -> None:
+        """Lose the own data to another primary, and take its place: the same process as before."""
+        self.follow(other)
+        self.promote()
 
     def await_replica(self, replica: RedisServer) -> None:
         """Wait until ``replica`` has caught up, and its copies count."""
@@ -146,28 +186,40 @@ class RedisServers:
         """
         given = {"save": '""', "appendonly": "no", "repl_diskless_sync_delay": "0", **options}
         lines = [f"{name.replace('_', '-')} {value}" for name, value in given.items()]
-        if tls is None:
-            lines.append("port {port}")
-        else:
-            lines += ["port 0", "tls-port {port}", f"tls-ca-cert-file {tls.ca}"]
-            lines += [f"tls-cert-file {tls.cert}", f"tls-key-file {tls.key}"]
-        return self._add(lambda folder: RedisServer(folder, lines, ready="Ready to accept connections"))
+        lines += _listening(tls)
+        password = options.get("requirepass")
+        ready = "Ready to accept connections"
+        return self._add(lambda folder: RedisServer(folder, lines, ready=ready, password=password, tls=tls))
 
-    def replica(self, primary: RedisServer, **options: str) -> RedisServer:
+    def replica(self, primary: RedisServer, *, tls: Certificates | None = None, **options: str) -> RedisServer:
         """A replica that has caught up with ``primary``."""
-        made = self.start(replicaof=f"{HOST} {primary.port}", **options)
+        made = self.start(tls=tls, replicaof=f"{HOST} {primary.port}", **options)
         primary.await_replica(made)
         return made
 
-    def sentinel(self, primary: RedisServer) -> RedisServer:
-        """A Sentinel that watches ``primary`` alone, and is quick to put a replica in its place."""
+    def sentinel(
+        self,
+        primary: RedisServer,
+        *,
+        tls: Certificates | None = None,
+        password: str | None = None,
+        of_primary: str | None = None,
+    ) -> RedisServer:
+        """A Sentinel that watches ``primary`` alone, and is quick to put a replica in its place.
+
+        It wants a ``password`` of its own if one is given, and uses that ``of_primary`` if that wants one.
+        """
         lines = [
-            "port {port}",
+            *_listening(tls),
+            *([f"requirepass {password}"] if password else []),
             f"sentinel monitor {PRIMARY} {HOST} {primary.port} 1",
             f"sentinel down-after-milliseconds {PRIMARY} 500",
             f"sentinel failover-timeout {PRIMARY} 2000",
+            *([f"sentinel auth-pass {PRIMARY} {of_primary}"] if of_primary else []),
         ]
-        made = self._add(lambda folder: RedisServer(folder, lines, ready="+monitor", sentinel=True))
+        made = self._add(
+            lambda folder: RedisServer(folder, lines, ready="+monitor", sentinel=True, password=password, tls=tls)
+        )
 
         def knows_replica() -> bool:
             with made.client() as client:
@@ -197,6 +249,14 @@ class RedisServers:
         made = make(self._folder / f"redis-{len(self._started)}")
         self._started.append(made)
         return made
+
+
+def _listening(tls: Certificates | None) -> list[str]:
+    """The lines of a configuration that say how a server is reached, and how it reaches others."""
+    if tls is None:
+        return ["port {port}"]
+    files = [f"tls-ca-cert-file {tls.ca}", f"tls-cert-file {tls.cert}", f"tls-key-file {tls.key}"]
+    return ["port 0", "tls-port {port}", "tls-replication yes", *files]
 
 
 def _online(primary: redis.Redis) -> set[int]:

@@ -1,27 +1,103 @@
-"""What the URLs of servers have in common: who asks, hosts with ports, options, and how they are shown. Pure."""
+"""What URLs say: those of directories all of it, those of servers what they have in common.
+
+That is who asks, hosts with ports, options, and how they are shown.
+
+A `file:` URL is made and read here and nowhere else, so that whatever letters a directory's path has, it is that
+directory which is opened. A name from stored data may have any letters, too: unquoted, `..%2f` would lead out of
+where it belongs (`tidelock.inside` does not know URLs).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from urllib.parse import parse_qsl
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from tidelock.errors import PipelineError
 
-__all__ = ["bracketed", "masked", "parse_host", "parse_options", "parse_timeout"]
+__all__ = [
+    "bracketed",
+    "directory",
+    "directory_url",
+    "located",
+    "masked",
+    "parse_host",
+    "parse_options",
+    "parse_timeout",
+    "split",
+]
+
+
+def directory_url(path: str | Path) -> str:
+    """The URL of a directory, absolute: others may open it from directories of their own.
+
+    >>> directory_url("/jobs/a b/50%#1?")
+    'file:/jobs/a b/50%25%231%3F'
+    """
+    absolute = str(Path(path).absolute())
+    return f"file:/{quote(absolute.lstrip('/'), safe='/ ', errors='surrogateescape')}"
+
+
+def directory(url: str) -> Path:
+    """The directory that ``url`` names, a `file:` URL or a plain path.
+
+    >>> directory("file:/jobs/50%25"), directory("file:///jobs/a b"), directory("/jobs/50%25")
+    (PosixPath('/jobs/50%'), PosixPath('/jobs/a b'), PosixPath('/jobs/50%25'))
+
+    Raises:
+        PipelineError: it is the URL of something else.
+    """
+    parts = split(located(url))
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
+        raise PipelineError(f"{masked(url)!r} is not a directory's URL: write file:/path/to/the/log")
+    return Path(unquote(parts.path, errors="surrogateescape")).absolute()
+
+
+def located(url: str) -> str:
+    """``url``, if it is one: a plain path becomes the URL of that directory.
+
+    >>> located("redis://host/0/job"), located("/jobs/a#1")
+    ('redis://host/0/job', 'file:/jobs/a%231')
+    """
+    scheme, colon, _ = url.partition(":")
+    return url if colon and "/" not in scheme else directory_url(url)
+
+
+def split(url: str) -> SplitResult:
+    """The parts of a URL; of one that cannot be taken to pieces none, not even a scheme.
+
+    Credentials are taken out of it before: in a password anything may stand.
+
+    >>> split("redis://[::1]:7/0").netloc, split("redis://[what]/0").scheme
+    ('[::1]:7', '')
+    """
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+_WHO = re.compile(r"(?<=://)([^:@]*)(:.*)?@", re.DOTALL)
+_WITHOUT_SLASHES = re.compile(r"\A([A-Za-z][\w+.-]*:).*@", re.DOTALL)
+_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:pass|secret|token|credential)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 def masked(url: str) -> str:
-    """Any URL for people: without the password.
+    """Any URL for people, also a wrong one: without the password, and without options that look like one.
 
-    >>> masked("redis://me:secret@host/0/x"), masked("file:/data/x")
-    ('redis://me:***@host/0/x', 'file:/data/x')
+    So are words around it: whatever is between the first user and the last `@` could be of a password.
+
+    >>> masked("redis://me:secret@host/0/x"), masked("file:/data/x"), masked("redis://host/0?password=secret")
+    ('redis://me:***@host/0/x', 'file:/data/x', 'redis://host/0?password=***')
     """
-    before, at, after = url.rpartition("@")
-    if not at:
+    if url.startswith("file:"):
         return url
-    scheme, slashes, who = before.partition("//")
-    user, colon, _ = who.partition(":")
-    return f"{scheme}{slashes}{user}{':***' if colon else ''}@{after}"
+    if "://" in url:
+        url = _WHO.sub(lambda who: f"{who[1]}{':***' if who[2] else ''}@", url)
+    else:
+        url = _WITHOUT_SLASHES.sub(r"\1***@", url)
+    return _SECRET_OPTION.sub(r"\1***", url)
 
 
 def parse_host(url: str, text: str, *, port: int, example: str) -> tuple[str, int]:
@@ -38,7 +114,8 @@ def parse_host(url: str, text: str, *, port: int, example: str) -> tuple[str, in
         name, number = text, str(port)
     name = name.strip("[]")
     if not name or not number.isdecimal() or not 0 < int(number) < 2**16:
-        raise PipelineError(f"{masked(url)}: {text!r} is not a host and its port: write {example}")
+        shown = f"{text!r}" if text in masked(url) else "what stands there"  # it may be a part of a password
+        raise PipelineError(f"{masked(url)}: {shown} is not a host and its port: write {example}")
     return name, int(number)
 
 

@@ -2,14 +2,12 @@
 
 The home and the input survive. At every moment either the process group of the job (driver, JVM, Python workers)
 is killed and started again, or the Redis server is, with its data or without. At the end every row counts once.
-The seed is printed; set TIDELOCK_CHAOS_SEED to repeat a run.
+The seed is always the same unless TIDELOCK_CHAOS_SEED says another.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +16,8 @@ import pytest
 from tests.chaos.test_disasters import SEED, World, check_restored, check_sums, is_done, written
 from tests.redis_servers import RedisServers
 from tests.waiting import eventually
+
+from tidelock.cli.demo.leash import kill_session
 
 MOMENTS = ("job", "empty", "job", "data", "job", "empty")
 
@@ -43,14 +43,14 @@ def test_the_job_and_its_cache_are_killed_at_random_moments(tmp_path: Path, redi
             time.sleep(chance.uniform(0, 2))  # not to wait for anything: to hit any step of a batch
             assert process.poll() is None, (tmp_path / "job.log").read_text(errors="replace")[-3000:]
             if moment == "job":
-                os.killpg(process.pid, signal.SIGKILL)
+                kill_session(process.pid)
                 process.wait()
                 process = start()
             else:
                 server.restart(empty=moment == "empty")
         eventually(lambda: is_done(home, world), f"all input is through ({seed})", 180)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
     check_restored(home, seed)
     check_sums(home, world, seed)

@@ -10,18 +10,21 @@ import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import pyarrow as pa
 import pytest
+from tests.pausing import pausing
 from tests.waiting import eventually
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import Fenced, LogCorrupt, LogNotFound, PipelineError, UnsupportedFormat
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError, UnsupportedFormat
 from tidelock.log import EpochLog, LogWriter, Retention, WindowError, open_store
 from tidelock.log.entry import Manifest, Part
+from tidelock.log.following import Follower, Instruction
 from tidelock.log.parts import write_batches
+from tidelock.log.rounds import Reading, Rounds
 from tidelock.log.sealed import seal
 from tidelock.log.store import LogStore
 
@@ -75,6 +78,40 @@ def take_over_and_publish(url: str, start: multiprocessing.synchronize.Event, do
 
 def create_log(url: str, done: multiprocessing.Queue) -> None:
     done.put(EpochLog.create(url, SCHEMA).header.id)
+
+
+def outcome(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except Fenced:
+        return "fenced"
+    return "done"
+
+
+ANY_STEP = range(1, 13)
+"""One pauses before the first, the second, ... step that one takes with a store: there are fewer than so many."""
+
+STALE: dict[str, Callable[[LogWriter], object]] = {
+    "publish": lambda writer: publish(writer, covers(writer.window.tail + 1), [writer.window.tail + 1]),
+    "truncate": lambda writer: writer.truncate(),
+    "rewind": lambda writer: writer.rewind(Epoch(writer.window.tail - 1)),
+}
+"""What a writer may be in the middle of when another one takes over."""
+
+
+def begun(log: EpochLog) -> Epoch:
+    """Where a query over two logs that are the same, and reads all there is, begins."""
+    return Rounds([Reading(log), Reading(log)], "new").first("earliest")
+
+
+NEW_READERS: dict[str, Callable[[EpochLog], Epoch]] = {
+    "cursor": lambda log: log.register("new"),
+    "rounds": begun,
+    "follower": lambda log: Follower([log], "group", Instruction, consumers={log.header.id: "new"}).first(
+        "earliest"
+    )[log.header.id],
+}
+"""What takes its place in a log: the position from which it is going to read."""
 
 
 class LogStoreContract:
@@ -152,6 +189,16 @@ class LogStoreContract:
         assert log.ranges() == []
         assert rows(log) == {}
 
+    def test_an_entry_whose_rows_were_lost_is_not_published(self, log: EpochLog, writer: LogWriter) -> None:
+        publish(writer, covers(0), [0])
+        part = write_part(writer, covers(1), [1])
+        manifest = Manifest(log.header.id, covers(1), SCHEMA, (part,), query="q", batch=1)
+        log.store.remove_parts([part.file])
+        with pytest.raises(BackendUnavailable, match=rf"{part.file} of epoch 1 is gone .* nothing was published"):
+            writer.publish(manifest)
+        assert rows(log) == {0: [0]}
+        assert publish(writer, covers(1), [1])
+
     def test_the_same_work_is_published_once_also_by_a_later_run(self, log: EpochLog, writer: LogWriter) -> None:
         assert publish(writer, covers(0), [1])
         again = log.take_over("the next run")
@@ -192,6 +239,47 @@ class LogStoreContract:
         with pytest.raises(Fenced):
             writer.truncate()
         assert list(rows(log)) == [0, 1, 2]
+
+    def newer_run(self, log: EpochLog) -> None:
+        """Take over, put one epoch in the place of another, and drop one that all have read."""
+        newer = log.take_over("a newer run")
+        newer.rewind(Epoch(newer.window.tail - 1))
+        for _ in range(2):
+            number = newer.window.tail + 1
+            publish(newer, covers(number), [number], query="newer")
+        log.move_cursor("c", Epoch(newer.window.truncated_to + 1))
+        assert len(newer.truncate()) == 1
+
+    def test_a_stale_take_over_destroys_nothing(self, log: EpochLog, writer: LogWriter) -> None:
+        for n in range(5):
+            publish(writer, covers(n), [n])
+        log.move_cursor("c", Epoch(0))
+        for at in ANY_STEP:
+            write_part(log.take_over("a run that dies"), covers(99), [99])
+            stale, store = pausing(log, at, lambda: self.newer_run(log))
+            outcome(lambda: stale.take_over("the stale one"))  # noqa: B023
+            found, held = rows(log), log.ranges()
+            assert found == {n: [n] for n in range(held[0].last, held[-1].last + 1)}, f"stopped before step {at}"
+        assert store.steps < at, "no step was left out"
+        log.take_over("the last")
+        assert len(log.store.part_names()) == len(rows(log)), "and what was left over is gone"
+
+    @pytest.mark.parametrize("change", STALE)
+    def test_a_writer_that_is_fenced_in_the_middle_destroys_nothing(
+        self, log: EpochLog, writer: LogWriter, change: str
+    ) -> None:
+        for n in range(5):
+            publish(writer, covers(n), [n])
+        for at in ANY_STEP:
+            stale, store = pausing(log, 0, lambda: None)
+            old = stale.take_over("the stale one")
+            STALE["publish"](old)
+            log.move_cursor("c", Epoch(old.window.truncated_to + 1))
+            store.pause(at, lambda: self.newer_run(log))
+            assert outcome(lambda: STALE[change](old)) in ("done", "fenced")  # noqa: B023
+            found, held = rows(log), log.ranges()
+            assert found == {n: [n] for n in range(held[0].last, held[-1].last + 1)}, f"stopped before step {at}"
+        assert store.steps < at, "no step was left out"
 
     def test_of_many_processes_one_publishes(self, log: EpochLog) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -235,6 +323,62 @@ class LogStoreContract:
         assert rows(log) == {2: [2], 3: [3]}
         assert len(log.store.part_names()) == 2
         assert log.cursors() == {"fast": 3, "slow": 1}
+
+    def drop_one(self, log: EpochLog, writer: LogWriter) -> None:
+        """One more epoch, and the oldest is one that all who are known have read."""
+        log.forget("new")
+        publish(writer, covers(writer.window.tail + 1), [writer.window.tail + 1])
+        log.move_cursor("c", Epoch(writer.window.truncated_to + 1))
+
+    def check_held(self, log: EpochLog, writer: LogWriter, position: Epoch) -> None:
+        """See that a reader at ``position`` gets all that follows, whatever is dropped now."""
+        assert log.cursors()["new"] <= position
+        log.move_cursor("c", writer.window.tail)
+        writer.truncate()
+        assert [m.covers.last for m in log.manifests(position, writer.window.tail)]
+        assert {n: [n] for n in range(position + 1, writer.window.tail + 1)}.items() <= rows(log).items()
+
+    @pytest.mark.parametrize("reader", NEW_READERS)
+    def test_a_new_reader_gets_what_it_begins_with(self, log: EpochLog, writer: LogWriter, reader: str) -> None:
+        for n in range(4):
+            publish(writer, covers(n), [n])
+        for at in ANY_STEP:
+            self.drop_one(log, writer)
+            seen, store = pausing(log, at, writer.truncate)
+            position = NEW_READERS[reader](seen)
+            self.check_held(log, writer, position)
+        assert store.steps < at, "no step was left out"
+
+    @pytest.mark.parametrize("reader", NEW_READERS)
+    def test_a_reader_that_comes_while_a_log_is_truncated(
+        self, log: EpochLog, writer: LogWriter, reader: str
+    ) -> None:
+        for n in range(4):
+            publish(writer, covers(n), [n])
+        for at in ANY_STEP:
+            seen, store = pausing(log, 0, lambda: None)
+            writer = seen.take_over("the next")
+            self.drop_one(log, writer)
+            positions: list[Epoch] = []
+            store.pause(at, lambda: positions.append(NEW_READERS[reader](log)))  # noqa: B023
+            writer.truncate()
+            for position in positions:
+                self.check_held(log, writer, position)
+        assert store.steps < at, "no step was left out"
+
+    def test_a_cursor_that_goes_back_while_a_log_is_truncated(self, log: EpochLog, writer: LogWriter) -> None:
+        for n in range(4):
+            publish(writer, covers(n), [n])
+        log.move_cursor("c", Epoch(3))
+        for at in ANY_STEP:
+            seen, store = pausing(log, 0, lambda: None)
+            writer = seen.take_over("the next")
+            publish(writer, covers(writer.window.tail + 1), [writer.window.tail + 1])
+            log.move_cursor("c", Epoch(writer.window.truncated_to + 2))
+            store.pause(at, lambda: log.move_cursor("c", log.head()))
+            writer.truncate()
+            assert log.head() <= log.cursors()["c"]
+        assert store.steps < at, "no step was left out"
 
     def test_a_forgotten_consumer_is_not_waited_for(self, log: EpochLog, writer: LogWriter) -> None:
         for n in range(3):

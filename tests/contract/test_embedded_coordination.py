@@ -20,6 +20,7 @@ from tests.contract.coordination_contract import (  # noqa: E402
     PATIENCE,
     Backend,
     LeaseContract,
+    NamesContract,
     Recorder,
     TreeContract,
     increment,
@@ -67,6 +68,10 @@ class TestEmbeddedTree(_Embedded, TreeContract):
 
 
 class TestEmbeddedLease(_Embedded, LeaseContract):
+    pass
+
+
+class TestEmbeddedNames(_Embedded, NamesContract):
     pass
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ pytest.register_assert_rewrite("tests.contract.log_store_contract")
 
 from tests.contract.log_store_contract import SCHEMA, LogStoreContract, covers, publish, rows  # noqa: E402
 
+from tidelock.epochs import Epoch  # noqa: E402
 from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError  # noqa: E402
 from tidelock.log import EpochLog, LogWriter, open_store  # noqa: E402
 
@@ -109,6 +112,35 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises(BackendUnavailable, match=r"file/log: the directory cannot be written"):
         EpochLog.create(f"file:{tmp_path}/file/log", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("lost", "read"),
+    [
+        ("log.json", lambda log: EpochLog.open(log.url)),
+        ("entries", lambda log: log.ranges()),
+        ("entries/000000000001-000000000001.json", lambda log: log.manifest(covers(1))),
+        ("parts", lambda log: log.store.part_names()),
+        ("parts/*", lambda log: list(log.read_part(covers(1), log.manifest(covers(1)).parts[0]))),
+        ("cursor", lambda log: log.cursors()),
+        ("cursor/reader.json", lambda log: log.cursors()),
+        ("lease.json", lambda log: log.take_over("again")),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_may_be_asked_again(
+    writer: LogWriter, lost: str, read: Callable[[EpochLog], object]
+) -> None:
+    log, root = writer.log, Path(writer.log.store.root)
+    log.move_cursor("reader", Epoch(0))
+    part = log.manifest(covers(1)).parts[0].file
+    file = root / lost.replace("*", part)
+    aside = file.rename(root / "aside")
+    file.symlink_to(file)  # whoever opens it goes round in circles
+    with pytest.raises(BackendUnavailable, match=rf"{re.escape(str(file))} cannot be read \(Too many levels"):
+        read(log)
+    file.unlink()
+    aside.rename(file)
+    read(log)
 
 
 @pytest.mark.parametrize("url", ["file://host/path", "file:", "gopher:/x", "s3://bucket/log"])

@@ -33,7 +33,7 @@ def expect(server: KafkaServer, topic: str, wanted: list[bytes]) -> None:
     assert values(server, topic) == wanted
 
 
-def new_writer(server: KafkaServer, topic: str, timeout: float = 10) -> TopicWriter:
+def new_writer(server: KafkaServer, topic: str, timeout: float = 60) -> TopicWriter:
     return TopicWriter(parse_servers(f"kafka://{server.address}?timeout={timeout:g}"), topic, "job.sink")
 
 
@@ -77,7 +77,7 @@ def test_a_newer_writer_stops_the_older_one(kafka_server: KafkaServer, topic: st
 
 
 def write_for_ever(address: str, topic: str) -> None:
-    writer = TopicWriter(parse_servers(address), topic, "job.sink")
+    writer = TopicWriter(parse_servers(f"kafka://{address}?timeout=60"), topic, "job.sink")
     epoch = 0
     while writer.is_done({"epoch": epoch}) or any(
         writer.is_done({"epoch": n}) for n in range(epoch, epoch + 1000)

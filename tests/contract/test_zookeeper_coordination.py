@@ -23,6 +23,7 @@ from tests.contract.coordination_contract import (  # noqa: E402
     PATIENCE,
     Backend,
     LeaseContract,
+    NamesContract,
     Recorder,
     TreeContract,
 )
@@ -40,6 +41,7 @@ from tidelock.coordination import (  # noqa: E402
     open_tree,
 )
 from tidelock.coordination.zookeeper import ZooKeeperTree  # noqa: E402
+from tidelock.credentials import forget  # noqa: E402
 from tidelock.errors import Fenced, PipelineError  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "coordination.md"
@@ -91,6 +93,10 @@ class TestZooKeeperTree(_ZooKeeper, TreeContract):
 
 
 class TestZooKeeperLease(_ZooKeeper, LeaseContract):
+    pass
+
+
+class TestZooKeeperNames(_ZooKeeper, NamesContract):
     pass
 
 
@@ -263,6 +269,7 @@ def test_what_a_user_makes_is_that_user_s(zookeeper_url: str) -> None:
         with as_user("ann:s3cret") as again:
             assert again.get("/n").data == b"x"
     for stranger in (lambda: as_user("ann:wr0ng"), lambda: open_tree(zookeeper_url)):
+        forget()
         with pytest.raises(PipelineError, match="see whether the user and the password") as told:
             stranger()
         assert "wr0ng" not in str(told.value)
@@ -279,5 +286,5 @@ def test_without_kazoo_the_user_is_told_what_to_install(monkeypatch: pytest.Monk
     for name in [name for name in sys.modules if name.partition(".")[0] == "kazoo"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(PipelineError, match=r"need the package kazoo: install tidelock\[zookeeper\]"):
+    with pytest.raises(PipelineError, match=r"pip install .tidelock\[zookeeper\]"):
         open_tree("zookeeper://localhost")

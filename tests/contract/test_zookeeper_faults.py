@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.lossy_link import Loss, LossyLink
 from tests.waiting import eventually
-from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
+from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers, kazoo_threads
 
 pytest.register_assert_rewrite("tests.contract.coordination_contract")
 
@@ -29,7 +29,7 @@ from tidelock.coordination import (  # noqa: E402
 )
 from tidelock.errors import BackendUnavailable  # noqa: E402
 
-SLACK = 3.0
+SLACK = 20.0
 """Seconds that a busy machine may add to a time-out."""
 
 pytestmark = pytest.mark.chaos
@@ -173,12 +173,13 @@ def test_who_was_cut_off_for_too_long_is_over_for_good(
     zookeeper_server: ZooKeeperServer,
     other: Tree,
     link: LossyLink,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    url = zookeeper_url.replace(zookeeper_server.address, link.address) + "?timeout=0.3"
+    url = zookeeper_url.replace(zookeeper_server.address, link.address) + "?timeout=1"
+    others = len(kazoo_threads())
     with open_tree(url, session_timeout=1.0) as tree:
         tree.create("/mine", ephemeral=True)
         tree.watch("/n", seen := Recorder())
+        assert len(kazoo_threads()) == others + 1
         link.cut()
         eventually(lambda: other.find("/mine") is None, "the ephemeral node has gone", PATIENCE)
         with pytest.raises(BackendUnavailable, match="nothing was changed"):
@@ -188,8 +189,8 @@ def test_who_was_cut_off_for_too_long_is_over_for_good(
         for call in (lambda: tree.create("/mixed"), lambda: tree.find("/"), lambda: tree.watch("/", print)):
             with pytest.raises(SessionExpired):
                 call()
-        # kazoo would begin another session: it tries, and is not let.
-        eventually(lambda: caplog.text.count("the session is over") > 1, "no connection is made", PATIENCE)
+        # kazoo would begin another session, for ever: it is stopped, also if nobody closes the tree.
+        eventually(lambda: len(kazoo_threads()) == others, "the client has let go", PATIENCE)
         assert other.children("/") == []
         assert seen.kinds == set()
 
@@ -241,11 +242,11 @@ def place(harmed: ZooKeeperServer) -> str:
 
 
 def _bounded(call: Callable[[], object], told: str) -> None:
-    """See that a call gives up after its time-out of half a second, and says so."""
+    """See that a call gives up after its time-out of a second, and says so."""
     began = time.monotonic()
     with pytest.raises(BackendUnavailable, match=told):
         call()
-    assert time.monotonic() - began < 0.5 + SLACK
+    assert time.monotonic() - began < 1 + SLACK
 
 
 def test_a_client_goes_on_with_a_server_that_was_killed(harmed: ZooKeeperServer, place: str) -> None:
@@ -290,7 +291,7 @@ def test_counting_is_exact_while_the_server_is_killed(harmed: ZooKeeperServer, p
 
 
 def test_a_server_that_is_away_is_told_in_time(harmed: ZooKeeperServer, place: str) -> None:
-    url = f"{place}?timeout=0.5"
+    url = f"{place}?timeout=1"
     with open_tree(url, session_timeout=60) as tree:
         tree.create("/n")
         harmed.kill()
@@ -299,10 +300,10 @@ def test_a_server_that_is_away_is_told_in_time(harmed: ZooKeeperServer, place: s
             lambda: tree.delete("/n"),
             lambda: tree.set("/n", b"", version=0),
         ):
-            _bounded(change, "no server answers within 0.5 s")
+            _bounded(change, "no server answers within 1 s")
         for question in (lambda: tree.get("/n"), lambda: tree.children("/"), lambda: tree.watch("/n", print)):
-            _bounded(question, "no server answers within 0.5 s")
-        _bounded(lambda: open_tree(url), "no server answers within 0.5 s")
+            _bounded(question, "no server answers within 1 s")
+        _bounded(lambda: open_tree(url), "no server answers within 1 s")
         harmed.start()
         eventually(lambda: _answers(tree), "the client is back", PATIENCE)
         assert tree.children("/") == ["n"]
@@ -310,11 +311,11 @@ def test_a_server_that_is_away_is_told_in_time(harmed: ZooKeeperServer, place: s
 
 
 def test_a_server_that_hangs_is_told_in_time(harmed: ZooKeeperServer, place: str) -> None:
-    with open_tree(f"{place}?timeout=0.5", session_timeout=60) as tree:
+    with open_tree(f"{place}?timeout=1", session_timeout=60) as tree:
         tree.create("/n")
         harmed.pause()
         _bounded(lambda: tree.set("/n", b"late", version=0), "whether the change was made is not known")
-        _bounded(lambda: tree.get("/n"), "no server answers within 0.5 s")
+        _bounded(lambda: tree.get("/n"), "no server answers within 1 s")
         harmed.resume()
         eventually(lambda: _answers(tree), "the client is back", PATIENCE)
         before = tree.get("/n")  # the change was made after all, or not: here is the place to look
@@ -324,7 +325,7 @@ def test_a_server_that_hangs_is_told_in_time(harmed: ZooKeeperServer, place: str
 
 
 def test_a_client_is_closed_although_the_server_hangs(harmed: ZooKeeperServer, place: str) -> None:
-    tree = open_tree(f"{place}?timeout=0.5", session_timeout=2)
+    tree = open_tree(f"{place}?timeout=1", session_timeout=2)
     harmed.pause()
     began = time.monotonic()
     tree.close()
@@ -334,7 +335,7 @@ def test_a_client_is_closed_although_the_server_hangs(harmed: ZooKeeperServer, p
 
 
 def test_a_server_that_lost_everything_is_not_taken_for_the_old_one(harmed: ZooKeeperServer, place: str) -> None:
-    url = f"{place}?timeout=0.5"
+    url = f"{place}?timeout=1"
     with open_tree(url, session_timeout=60) as tree:
         tree.create("/mine", ephemeral=True)
         harmed.restart(empty=True)
@@ -346,7 +347,7 @@ def test_a_server_that_lost_everything_is_not_taken_for_the_old_one(harmed: ZooK
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid"])
 def test_where_no_server_is_the_user_is_told(host: str) -> None:
-    _bounded(lambda: open_tree(f"zookeeper://{host}/x?timeout=0.5"), "Start it, or see whether it can be reached")
+    _bounded(lambda: open_tree(f"zookeeper://{host}/x?timeout=1"), "Start it, or see whether it can be reached")
 
 
 # -- an ensemble -----------------------------------------------------------------------------

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from tests.integration.streams import NOW, Place, finish
 
 import tidelock
@@ -18,13 +19,16 @@ from tidelock.runtime.preparing import PlanLike, prepare, settle
 from tidelock.spark.batches import OpenGate
 
 Rows = dict[int, list[tuple[Any, ...]]]
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 class Bench:
     """A place with inputs, where one pipeline after the other is run over the same epochs."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, cache: str | None = None) -> None:
         self.place = place
+        self._cache = cache
+        self._runs = 0
 
     def feed(self, name: str, epochs: Sequence[Sequence[dict[str, Any]]], schema: pa.Schema | None = None) -> None:
         self.place.feed(name, epochs, schema)
@@ -52,14 +56,27 @@ class Bench:
         pipeline.sink(named(keep, node, "epoch"))
         return kept
 
-    def run_in_turn(self, pipeline: tidelock.Pipeline, plan: PlanLike) -> None:
+    def run_in_turn(self, pipeline: tidelock.Pipeline, plan: PlanLike, *, adaptive: bool = True) -> None:
         """Run the segments one after the other to the end of the input: what a plan computes, in quiet."""
-        home = Home(self.place.home / "home")
+        self._runs += 1
+        home = Home(self.place.home / "home", cache=self._cache and f"{self._cache}-{self._runs}")
         shutil.rmtree(home.root, ignore_errors=True)
-        prepared = prepare(pipeline, self.place.spark, plan)
-        segments = settle(prepared, home, self.place.spark, asked=True)
-        for segment in prepared.cutting.segments:
-            finish(segments.start(segment, OpenGate(), NOW))
+        with adaptively(self.place.spark, adaptive):
+            prepared = prepare(pipeline, self.place.spark, plan)
+            segments = settle(prepared, home, self.place.spark, asked=True)
+            for segment in prepared.cutting.segments:
+                finish(segments.start(segment, OpenGate(), NOW))
+
+
+@contextmanager
+def adaptively(spark: SparkSession, adaptive: bool) -> Iterator[None]:
+    """Inside, Spark's adaptive execution is on or off."""
+    before = str(spark.conf.get(_ADAPTIVE))
+    spark.conf.set(_ADAPTIVE, str(adaptive).lower())
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before)
 
 
 def named(function: Callable[..., Any], *parameters: str) -> Callable[..., Any]:

@@ -1,4 +1,6 @@
-"""Pipelines drawn by chance: sources, filters, unions, joins, duplicates, windows and counts, wired at random."""
+"""Pipelines drawn by chance: sources, filters, unions, joins of streams and with tables, shuffles, duplicates,
+windows, counts, functions and cached state, wired at random.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from tidelock.topology import Plan
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = ["id", "user", "amount", "at"]
+_DDL = "id long, user string, amount long, at timestamp"
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("user", pa.string()), ("amount", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))]
 )
@@ -58,6 +61,45 @@ def timed(stream: DataFrame) -> DataFrame:
     return stream.withWatermark("at", "5 seconds")
 
 
+def spread(stream: DataFrame) -> DataFrame:
+    return stream.repartition(3, "user")
+
+
+def table(stream: DataFrame) -> DataFrame:
+    """A table with a user twice, and another one not at all."""
+    return stream.sparkSession.range(3).select(F.concat(F.lit("u"), F.col("id") % 2).alias("user"))
+
+
+def looked_up(stream: DataFrame) -> DataFrame:
+    return stream.join(F.broadcast(table(stream)), "user").select(COLUMNS)
+
+
+def matched(stream: DataFrame) -> DataFrame:
+    return stream.join(table(stream).hint("merge"), "user", "left").select(COLUMNS)
+
+
+def listed(stream: DataFrame) -> DataFrame:
+    return stream.join(table(stream).distinct().hint("merge"), "user").select(COLUMNS)
+
+
+def unlisted(stream: DataFrame) -> DataFrame:
+    """What is not in a table: in most epochs nothing is left behind the shuffle."""
+    few = stream.where("amount < 3").join(table(stream).distinct().hint("shuffle_hash"), "user", "left_anti")
+    return few.select(COLUMNS)
+
+
+def totalled(stream: DataFrame) -> DataFrame:
+    """Every user's totals so far, kept in a cache; the newest event time keeps its watermark, if it has one."""
+    return tidelock.keyed(stream, "user").aggregate(
+        id=tidelock.aggregates.count(), amount=tidelock.aggregates.sum("amount"), at=tidelock.aggregates.max("at")
+    )
+
+
+def accumulated(stream: DataFrame) -> DataFrame:
+    """The same, with a watermark of their own."""
+    return timed(totalled(stream).select(COLUMNS))
+
+
 def once(stream: DataFrame) -> DataFrame:
     return stream.dropDuplicatesWithinWatermark(COLUMNS)
 
@@ -67,6 +109,23 @@ def windows(stream: DataFrame) -> DataFrame:
         F.sum("amount").alias("amount"), F.count("*").alias("id")
     )
     return summed.select("id", "user", "amount", F.window_time("window").alias("at"))
+
+
+def remembered(stream: DataFrame) -> DataFrame:
+    """All rows, through a function with state: Spark lets no watermark through it."""
+
+    def pass_on(key: Any, frames: Any, state: Any) -> Any:
+        state.update((state.get[0] + 1 if state.exists else 1,))
+        yield from frames
+
+    users = stream.select(COLUMNS).groupBy("user")
+    return users.applyInPandasWithState(pass_on, _DDL, "calls long", "append", "NoTimeout")
+
+
+def best(stream: DataFrame) -> DataFrame:
+    """A user's largest amount in each epoch, by a function that sees the rows of a batch together."""
+    largest = stream.select(COLUMNS).groupBy("user")
+    return largest.applyInPandas(lambda rows: rows.nlargest(1, ["amount", "id"]), _DDL)
 
 
 def merged(left: DataFrame, right: DataFrame) -> DataFrame:
@@ -85,6 +144,10 @@ def joined(left: DataFrame, right: DataFrame, how: str) -> DataFrame:
 
 def counted(stream: DataFrame) -> DataFrame:
     return stream.groupBy("user").agg(F.count("*").alias("n"), F.sum("amount").alias("amount"))
+
+
+EXCHANGES: list[Build] = [spread, looked_up, matched, listed, unlisted]
+"""Operators without state that move rows between partitions."""
 
 
 @dataclass(frozen=True)
@@ -137,17 +200,20 @@ class RandomPipeline:
         chance: random.Random,
     ) -> Made:
         newest = nodes[-1]
-        partners = [n for n in nodes[:-1] if n.timed == newest.timed and newest.joins + n.joins < 1]
-        kinds: list[Build] = [keep, shift]
+        partners = [n for n in nodes[:-1] if newest.timed >= n.timed and newest.joins + n.joins < 1]
+        alike = [n for n in partners if n.timed == newest.timed]
+        kinds: list[Build] = [chance.choice([keep, shift]), *chance.sample(EXCHANGES, 2)]
         if newest.timed:
-            kinds += [once, windows]
+            kinds += [once, windows, windows, totalled, remembered]
         else:
-            kinds += [timed, timed, timed]
+            kinds += [timed, timed, timed, accumulated, remembered, best]
         if partners:
-            kinds += [merged, joined] if newest.timed else [merged]
+            kinds += [merged]
+        if newest.timed and alike:
+            kinds += [joined]
         build = chance.choice(kinds)
         if build in (merged, joined):
-            partner = chance.choice(partners)
+            partner = chance.choice(partners if build is merged else alike)
             if build is joined:
                 how = chance.choice(["inner", "leftOuter"])
                 self._add(pipeline, name, [newest.name, partner.name], lambda a, b: joined(a, b, how))
@@ -161,7 +227,8 @@ class RandomPipeline:
             source = chance.choice(untimed)  # so that a second stream can get its own watermark
         self._add(pipeline, name, [source.name], build)
         read.add(source.name)
-        return Made(name, source.timed or build is timed, source.joins)
+        carries = source.timed and build is not remembered
+        return Made(name, carries or build in (timed, accumulated), source.joins)
 
     def _add(self, pipeline: tidelock.Pipeline, name: str, inputs: list[str], build: Build, **more: Any) -> None:
         def operator(**given: DataFrame) -> DataFrame:
@@ -178,16 +245,19 @@ def random_plan(pipeline: tidelock.Pipeline, chance: random.Random) -> Plan:
 
 
 def check(bench: Bench, seed: int) -> None:
-    """The pipeline of ``seed`` gives the same rows in every epoch, under each of three plans."""
+    """The pipeline of ``seed`` gives the same rows in every epoch, under each of three plans.
+
+    Adaptive execution is off for the one segment, on for one segment per operator, and either for the third.
+    """
     drawn = RandomPipeline(seed)
     drawn.feed(bench)
     chance = random.Random(seed)
     answers = []
-    for plan in ("one", "each", None):
+    for plan, adaptive in (("one", False), ("each", True), (None, chance.random() < 0.5)):
         pipeline, kept = drawn.declare(bench)
         chosen = plan or random_plan(pipeline, chance)
-        bench.run_in_turn(pipeline, chosen)
-        answers.append((chosen, kept))
-    base = answers[0][1]
-    for plan, kept in answers[1:]:
-        assert kept == base, f"seed {seed}, plan {plan} differs from one segment"
+        bench.run_in_turn(pipeline, chosen, adaptive=adaptive)
+        answers.append((chosen, adaptive, kept))
+    base = answers[0][-1]
+    for plan, adaptive, kept in answers[1:]:
+        assert kept == base, f"seed {seed}, plan {plan}, adaptive={adaptive} differs from one segment"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,16 @@ def failure(query: StreamingQuery, patience: int = 120) -> str:
     except StreamingQueryException as error:
         return str(error)
     raise AssertionError("the query did not fail")
+
+
+@contextmanager
+def without_empty_batches(spark: SparkSession) -> Iterator[None]:
+    """Inside, Spark makes no batches without news, as in everything that writes a log."""
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
 
 
 def collect(stream: DataFrame, checkpoint: str, mode: str = "append") -> dict[int, list[tuple[Any, ...]]]:

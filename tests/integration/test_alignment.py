@@ -22,6 +22,7 @@ from tidelock.alignment.machine import State
 from tidelock.cli import main
 from tidelock.coordination import open_tree
 from tidelock.errors import BatchFailed, PipelineError
+from tidelock.log.merging import BEHIND
 from tidelock.runtime.home import Home
 from tidelock.runtime.run import Run
 
@@ -109,6 +110,28 @@ def test_two_jobs_side_by_side_are_at_the_same_epochs(subject: HandMade, start: 
         read = [n for some in subject.published[: epoch + 1] for n in some]
         assert totals.epochs[epoch] == [(sum(read),)]
         assert means.epochs[epoch] == [(sum(read) / len(read), len(read))]
+
+
+def test_who_comes_late_gives_what_it_would_have_given_in_time(
+    spark: SparkSession, subject: HandMade, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More epochs are there than a batch would merge; merged, no row would be late."""
+    epochs = [[e * 10, e * 10 - 35] if e > 3 else [e * 10] for e in range(BEHIND + 2)]
+    subject.publish(*epochs)
+    job = following("windows", subject.name, SLOWLY, aligned=True)
+
+    @job.operator
+    def counts(numbers: DataFrame) -> DataFrame:
+        timed = numbers.select(F.timestamp_seconds("n").alias("at")).withWatermark("at", "5 seconds")
+        return timed.groupBy(F.window("at", "10 seconds")).count().select(F.unix_seconds("window.start"), "count")
+
+    kept = Deliveries().attach(job, "counts")
+    job.run(spark, tmp_path / "windows", last_epoch=len(epochs) - 1)
+    assert list(kept.epochs) == list(range(len(epochs))), "one batch for each epoch"
+    assert kept.rows() == [(start, 1) for start in range(0, 10 * (len(epochs) - 3), 10)], "late rows do not count"
+    (consumer,) = answer(capsys, "subjects", "show", subject.name)["consumers"]
+    assert (consumer["state"], consumer["epochs_per_batch"]) == ("aligned", 1)
+    assert consumer["one_by_one"] == "what is late for counts is judged batch by batch"
 
 
 def test_a_chain_of_jobs_and_one_that_many_follow(

@@ -21,6 +21,7 @@ from tests.waiting import eventually
 import tidelock
 from tidelock import aggregates as A
 from tidelock.errors import PipelineError, SchemaMismatch
+from tidelock.runtime.backup import Backup
 from tidelock.runtime.home import Home
 from tidelock.runtime.restore import restore
 from tidelock.runtime.run import Run
@@ -358,6 +359,25 @@ def test_a_replica_takes_over(
 
 
 @pytest.mark.chaos
+def test_two_failovers_that_lose_the_take_over_of_a_run_do_not_end_it(
+    spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers, started: list[Run]
+) -> None:
+    primary = redis_servers.start()
+    replica = redis_servers.replica(primary)
+    made, first = pipeline(bench, snapshot_every=1000)
+    made.run(spark, tmp_path / "home", cache=f"{primary.url}/sums?timeout=2", last_epoch=1)
+    primary.copied(replica)
+    made, second = pipeline(bench, snapshot_every=1000)
+    run = made.start(spark, tmp_path / "home", last_epoch=EPOCHS - 1)
+    started.append(run)
+    eventually(lambda: len(second) >= 2, "two more epochs are through")
+    primary.fall_back_to(replica)
+    assert run.wait(150)
+    assert {**first, **second} == totals()
+    assert events(tmp_path / "home", "state lost")
+
+
+@pytest.mark.chaos
 def test_a_server_that_hangs_is_waited_for(
     spark: SparkSession, bench: Bench, tmp_path: Path, redis_servers: RedisServers, started: list[Run]
 ) -> None:
@@ -380,6 +400,7 @@ def test_a_backup_has_the_state(
     backup = f"file:{tmp_path}/backup"
     made, first = pipeline(bench)
     made.run(spark, tmp_path / "home", cache=f"{redis_url}/here", backup=backup, last_epoch=6)
+    Backup(Home(tmp_path / "home"), backup).copy()  # how far the copies came meanwhile depends on the machine
     shutil.rmtree(tmp_path / "home")
     restored = restore(backup, Home(tmp_path / "elsewhere"))
     assert restored.segments["keep_sums"].restored in range(2, 6), "it goes on from a snapshot"

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
+from tests import kafka_topics
 from tests.integration.subjects import Deliveries
 from tests.kafka_servers import KafkaServer
 from tests.waiting import eventually
@@ -23,9 +24,11 @@ from tests.waiting import eventually
 import tidelock
 from tidelock.alignment.cutting import Cutter
 from tidelock.cli import main
+from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import Fenced, LogCorrupt, PipelineError
 from tidelock.kafka.location import parse_servers
 from tidelock.log import EpochLog
+from tidelock.log.entry import Manifest, Part
 from tidelock.log.json_records import describe_columns
 from tidelock.runtime.run import Run
 
@@ -105,6 +108,15 @@ def test_what_is_wrong_with_a_topic_is_told(
         PipelineError, match=f"offset 0 of partition 1 of topic {topic.name} does not fit: it is no"
     ):
         rows(log)
+    deep = b'{"n": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for offset, (bad, why) in enumerate([(b'{"n": 1.5}', "n is no int64: 1.5"), (deep, "nested too deeply")], 1):
+        topic.write(2, bad)
+        assert cutter(topic, log).cut() == 2
+        covers = log.ranges()[-1]
+        (part,) = [one for one in log.manifest(covers).parts if one.file.startswith(f"{topic.name}/1/")]
+        told = f"offset {offset} of partition 1 of topic {topic.name} does not fit: .*{why}"
+        with pytest.raises(PipelineError, match=told):
+            list(log.read_part(covers, part))
     other = Topic(kafka_server)
     with pytest.raises(PipelineError, match="epochs of something else"):
         cutter(other, log)
@@ -124,8 +136,57 @@ def test_records_that_the_topic_has_dropped_are_missed(topic: Topic, log: EpochL
     brokers = connect(parse_servers(topic.servers))
     delete_before(brokers, topic.name, {0: 2})
     eventually(lambda: brokers.bounds(topic.name, 0)[0] == 2, "the records are gone")
-    with pytest.raises(LogCorrupt, match="has dropped the records from 0 to 1 of partition 0"):
+    with pytest.raises(LogCorrupt, match=r"the records from 0 to 1 of partition 0 of the topic .* are gone"):
         rows(log)
+
+
+def test_a_cutter_skips_nothing(kafka_server: KafkaServer, log: EpochLog) -> None:
+    topic = kafka_topics.Topic(kafka_server)
+    servers = parse_servers(topic.servers)
+    topic.write(range(4))
+    first = Cutter(log, servers, topic.name)
+    assert first.cut() == 4
+    topic.write(range(4, 8))
+    topic.drop_before(6)
+    for one in (first, Cutter(log, servers, topic.name)):
+        with pytest.raises(LogCorrupt, match=r"the records from 4 to 5 of partition 0 of the topic .* are gone"):
+            one.cut()
+    topic.make_again()
+    topic.write(range(100, 120))  # longer than the old one, so nothing but its id tells
+    late = Cutter(log, servers, topic.name)
+    with pytest.raises(LogCorrupt, match="was deleted and made again"):
+        late.cut()
+    with pytest.raises(LogCorrupt, match="was deleted and made again"):
+        rows(log)
+    assert len(log.ranges()) == 1, "nothing was published"
+    topic.delete()
+    with pytest.raises(LogCorrupt, match="was read before and is gone"):
+        Cutter(log, parse_servers(f"kafka://{topic.servers}?timeout=1"), topic.name).cut()
+
+
+def test_a_log_that_was_cut_without_identities_goes_on(kafka_server: KafkaServer, log: EpochLog) -> None:
+    """As release 0.1.0 has left it."""
+    topic = kafka_topics.Topic(kafka_server)
+    servers = parse_servers(topic.servers)
+    topic.write(range(4))
+    whole = Part(f"{topic.name}/0/0-3", 4, 0, 0, f"topic+kafka://{topic.servers}")
+    log.take_over("test").publish(
+        Manifest(
+            log=log.header.id,
+            covers=EpochRange.single(Epoch(0)),
+            schema=log.header.schema,
+            parts=(whole,),
+            offsets=({"topic": topic.name, "offsets": [4]},),
+            query=f"cut {topic.name}",
+        )
+    )
+    assert Cutter(log, servers, topic.name).cut() is None
+    topic.write(range(4, 6))
+    assert Cutter(log, servers, topic.name).cut() == 2
+    assert rows(log) == [[0, 1, 2, 3], [4, 5]]
+    topic.make_again()
+    with pytest.raises(LogCorrupt, match="was deleted and made again"):
+        Cutter(log, servers, topic.name).cut()
 
 
 @pytest.fixture

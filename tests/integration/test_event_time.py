@@ -11,11 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from tests.integration.streams import Place, collect
+from tests.integration.streams import Place, collect, without_empty_batches
 
 import tidelock
+from tidelock.errors import PipelineError
+from tidelock.spark import queries, watermark
 
 ZERO = datetime(2024, 1, 1, tzinfo=UTC)
 EPOCHS = 12
@@ -44,11 +47,8 @@ def marked(stream: DataFrame) -> DataFrame:
 
 
 def one_query(place: Place, stream: DataFrame) -> dict[int, list[tuple[Any, ...]]]:
-    place.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    try:
+    with without_empty_batches(place.spark):
         return collect(stream, place.checkpoint("one"))
-    finally:
-        place.spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
 
 
 def windows(stream: DataFrame) -> DataFrame:
@@ -93,6 +93,57 @@ def test_a_chain_gives_the_same_at_every_epoch_when_it_is_cut(fed: Place, name: 
     last = f"log{len(steps) - 1}"
     assert any(expected.values()), "the test is about results"
     assert fed.rows(last) == expected
+
+
+def table(stream: DataFrame) -> DataFrame:
+    return stream.sparkSession.range(9).select((F.col("id") % 3).cast("int").alias("k"))
+
+
+def exchanged(place: Place) -> DataFrame:
+    """Event time, then joins with tables of both kinds, and a shuffle: Spark would execute it adaptively."""
+    small = F.broadcast(table(marked(place.input("events"))).distinct())
+    both = marked(place.input("events")).join(small, "k", "left").join(table(small).hint("merge"), "k")
+    return both.repartition(3, "k").select("ts", "k", "v")
+
+
+def mostly_empty(place: Place) -> DataFrame:
+    """A stream whose rows all go before its shuffle, and another one without event time."""
+    few = marked(place.input("events")).where(F.col("v") + 0 * F.spark_partition_id() == 99)
+    return few.repartition(3, "k").union(place.input("others"))
+
+
+@pytest.mark.parametrize("make", [exchanged, mostly_empty])
+def test_the_watermark_passes_exchanges(place: Place, make: Any) -> None:
+    place.feed("events", events(1, 5))
+    place.feed("others", events(2, 5))
+    expected = one_query(place, windows(make(place)))
+    place.write(make(place), "up")
+    place.write(windows(place.read("up", consumer="c")), "down")
+    assert any(expected.values()), "windows were closed"
+    assert place.rows("down") == expected
+
+
+def test_a_watermark_that_the_plan_does_not_show_is_not_guessed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With adaptive execution, which hides the plan in its root: the root is looked into, or nothing is told."""
+    monkeypatch.setattr(queries, "_FOR_EVENT_TIME", {})
+    place.feed("events", events(1, 1))
+    place.write(marked(place.input("events")).repartition(2), "up")
+    newest = max(row["ts"] for row in events(1, 1)[0])
+    told = place.log("up").manifest(place.log("up").ranges()[-1]).watermark
+    assert told.after == int((newest - timedelta(seconds=15)).timestamp() * 1000)
+    monkeypatch.setattr(watermark, "_WRAPPERS", {})
+    with pytest.raises(StreamingQueryException, match=r"does not show 1 of the 1 watermarks.*AdaptiveSparkPlan"):
+        place.write(marked(place.input("events")).repartition(2), "unknown")
+    assert place.log("unknown").ranges() == []
+    place.feed("events", events(2, 1))
+    with pytest.raises(PipelineError, match=r"for rows with event time.*no watermark leaves the query"):
+        place.write(place.input("events"), "up")
+    place.write(place.input("events"), "timeless")
+    with pytest.raises(PipelineError, match=r"for rows without event time.*now declares a watermark"):
+        place.write(marked(place.input("events")), "timeless")
+    assert len(place.log("up").ranges()) == 1
 
 
 def joined(left: DataFrame, right: DataFrame) -> DataFrame:

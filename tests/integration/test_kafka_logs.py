@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.waiting import eventually
 
+from tidelock.cli.demo.leash import kill_session
 from tidelock.log import EpochLog
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_a_job_with_logs_in_kafka_that_is_killed_computes_what_a_batch_computes(
         eventually(lambda: len(written(home)) >= 3 or process.poll() is not None, "some epochs have arrived", 120)
         assert process.poll() is None, (tmp_path / "job.log").read_text(errors="replace")[-3000:]
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
     before = written(home)
     assert len(before) < EPOCHS
@@ -76,7 +76,7 @@ def test_a_job_with_logs_in_kafka_that_is_killed_computes_what_a_batch_computes(
         assert again.wait(150) == 0, (tmp_path / "job.log").read_text(errors="replace")[-3000:]
     finally:
         if again.poll() is None:
-            os.killpg(again.pid, signal.SIGKILL)
+            kill_session(again.pid)
             again.wait()
     epochs = written(home)
     assert sorted(epochs) == list(range(EPOCHS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
@@ -27,10 +26,12 @@ from tests.kafka_servers import KafkaServer
 from tests.waiting import eventually
 
 import tidelock
+from tidelock.cli.demo.leash import kill_session
 from tidelock.errors import PipelineError
 from tidelock.kafka.brokers import MissingTopic, connect
 from tidelock.kafka.location import parse_servers
 from tidelock.runtime.run import Run
+from tidelock.spark.topic_sink import TopicSink
 
 ROOT = Path(__file__).parents[2]
 RECORDS, EPOCHS = 1000, 20
@@ -78,7 +79,11 @@ def test_records_are_decoded_and_what_does_not_fit_is_null(
     spark: SparkSession, place: Place, kafka_server: KafkaServer
 ) -> None:
     topic = new_topic(kafka_server, partitions=2)
-    feed(kafka_server, topic, [b'{"id": 1, "text": "a"}', b'{"id": 2, "more": 7}', b"no json"], partition=0)
+    fitting, others = (
+        [b'{"id": 1, "text": "a"}', b'{"id": 2, "more": 7}'],
+        [b"no json", b'{"id": 1.5, "text": "b"}'],
+    )
+    feed(kafka_server, topic, fitting + others, partition=0)
     feed(kafka_server, topic, [b'{"id": 3, "text": "c"}'], partition=1)
     stream = tidelock.kafka_records(
         spark, kafka_server.address, topic, schema="id long, text string", record_columns=True, max_records=3
@@ -89,6 +94,7 @@ def test_records_are_decoded_and_what_does_not_fit_is_null(
         (1, "a", 0, 0),
         (2, None, 0, 1),
         (None, None, 0, 2),
+        (None, "b", 0, 3),
         (3, "c", 1, 0),
     ]
     raw = tidelock.kafka_records(spark, kafka_server.url, topic).where("partition = 1")
@@ -146,6 +152,16 @@ def test_avro_records_at_both_ends(
         for n in range(5)
     ]
     assert sorted(message.key() for message in found()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_moment_is_written_with_its_microseconds(spark: SparkSession) -> None:
+    sink = TopicSink("out", parse_servers("nowhere:9092"), "out", "job.out", key=None, avro=None)
+    moment = "'2026-01-02 03:04:05.123456'"
+    rows = spark.sql(f"select timestamp{moment} as at, timestamp_ntz{moment} as here, 12.50BD as price, 7 as n")
+    (record,) = sink._encoded(rows).collect()
+    assert bytes(record["value"]) == (
+        b'{"at":"2026-01-02T03:04:05.123456Z","here":"2026-01-02T03:04:05.123456","price":12.50,"n":7}'
+    )
 
 
 def test_a_query_that_comes_too_late_is_told(spark: SparkSession, place: Place, kafka_server: KafkaServer) -> None:
@@ -211,7 +227,7 @@ def test_a_job_between_topics_that_is_killed_writes_every_row_once(
         )
         assert process.poll() is None, (tmp_path / "job.log").read_text(errors="replace")[-3000:]
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
     assert len(committed(kafka_server, f"{topic}.out")) < expected.total()
     again = start(tmp_path, kafka_server, topic, "--epochs", str(EPOCHS))
@@ -219,7 +235,7 @@ def test_a_job_between_topics_that_is_killed_writes_every_row_once(
         assert again.wait(150) == 0, (tmp_path / "job.log").read_text(errors="replace")[-3000:]
     finally:
         if again.poll() is None:
-            os.killpg(again.pid, signal.SIGKILL)
+            kill_session(again.pid)
             again.wait()
     rows = committed(kafka_server, f"{topic}.out")
     assert Counter((key, row["id"], row["length"]) for key, row in rows) == expected

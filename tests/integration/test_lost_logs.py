@@ -43,7 +43,7 @@ class Sums:
     def _row(number: int) -> dict[str, int]:
         return {"id": number, "key": number % 3}
 
-    def start(self) -> Run:
+    def pipeline(self) -> tidelock.Pipeline:
         pipeline = tidelock.Pipeline("sums", epoch="100 milliseconds")
         self.bench.source(pipeline, "numbers")
 
@@ -52,7 +52,10 @@ class Sums:
             return numbers.groupBy("key").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
 
         pipeline.files("sums")
-        run = pipeline.start(self.spark, self.home, plan="each")
+        return pipeline
+
+    def start(self) -> Run:
+        run = self.pipeline().start(self.spark, self.home, plan="each")
         self.runs.append(run)
         return run
 

@@ -12,9 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from tests.integration import random_pipelines as drawn
 from tests.integration.pipelines import Bench, appended, present
-from tests.integration.streams import Place
+from tests.integration.streams import Place, collect, without_empty_batches
 
 import tidelock
+from tidelock.spark.plan_prints import stand_in
+from tidelock.spark.plans import examine
+from tidelock.topology import Traits
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -23,6 +26,64 @@ ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvide
 @pytest.fixture
 def bench(place: Place) -> Bench:
     return Bench(place)
+
+
+def test_what_is_done_to_a_table_is_neither_state_nor_event_time(bench: Bench) -> None:
+    bench.feed("clicks", drawn.rows(1, random.Random(1)), drawn.SCHEMA)
+    clicks, table = bench.place.input("clicks"), drawn.table(bench.place.input("clicks"))
+    dated = table.withColumn("since", F.current_timestamp()).withWatermark("since", "1 second")
+    counted = table.groupBy("user").agg(F.count("*").alias("n"))
+    for static in (table.distinct(), counted, table.limit(1), dated, table.join(counted, "user")):
+        assert examine(clicks.join(static, "user")) == Traits()
+    assert examine(drawn.timed(clicks).join(table.distinct(), "user")) == Traits(watermark=True)
+    assert examine(clicks.distinct()) == Traits(stateful=True)
+
+
+def test_whose_watermark_leaves_an_operator(bench: Bench) -> None:
+    spark = bench.place.spark
+    bench.feed("clicks", drawn.rows(1, random.Random(1)), drawn.SCHEMA)
+    clicks = bench.place.input("clicks")
+    left, right = (stand_in(spark, drawn.timed(clicks).schema, name) for name in "lr")
+    through = examine(left.union(right).repartition(2), ("l", "r"))
+    assert (through.silenced, through.mute) == (set(), False)
+    one = examine(drawn.remembered(left).union(right.select(drawn.COLUMNS)), ("l", "r"))
+    assert (one.silenced, one.mute) == ({"l"}, False)
+    inside = examine(drawn.remembered(drawn.timed(clicks)))
+    assert (inside.watermark, inside.mute) == (True, True)
+    behind = examine(drawn.timed(drawn.remembered(left)), ("l",))
+    assert (behind.silenced, behind.mute, behind.apart) == ({"l"}, False, {"l"})
+    again = examine(drawn.timed(left).union(right), ("l", "r"))
+    assert (again.silenced, again.mute, again.apart) == ({"l"}, False, {"r"})
+    totals = {mode: examine(running_totals(left, mode), ("l",)).silenced for mode in ("None", "ProcessingTime")}
+    assert totals == {"None": set(), "ProcessingTime": {"l"}}
+    near = F.expr("l.user = r.user AND l.at BETWEEN r.at AND r.at + INTERVAL 1 SECOND")
+    semi = left.alias("l").join(right.alias("r"), near, "left_semi")
+    assert examine(semi, ("l", "r")).silenced == set()
+    assert examine(semi.select("user"), ("l", "r")).silenced == set(), "the column goes after the join"
+    assert examine(drawn.best(clicks)) == Traits(grouped=True)
+
+
+@pytest.mark.parametrize("plan", ["one", "each"])
+def test_windows_behind_a_function_with_state_close_as_in_one_query(bench: Bench, plan: str) -> None:
+    bench.feed("clicks", drawn.rows(6, random.Random(6)), drawn.SCHEMA)
+    whole = drawn.windows(drawn.timed(drawn.remembered(drawn.timed(bench.place.input("clicks")))))
+    with without_empty_batches(bench.place.spark):
+        expected = collect(whole, bench.place.checkpoint("whole"))
+    pipeline = tidelock.Pipeline("functions")
+    bench.source(pipeline, "clicks", drawn.timed)
+
+    @pipeline.operator
+    def called(clicks: DataFrame) -> DataFrame:
+        return drawn.remembered(clicks)
+
+    @pipeline.operator
+    def summed(called: DataFrame) -> DataFrame:
+        return drawn.windows(drawn.timed(called))
+
+    found = bench.collect(pipeline, "summed")
+    bench.run_in_turn(pipeline, plan)
+    assert any(expected.values()), "windows were closed"
+    assert found == expected
 
 
 @pytest.mark.chaos
@@ -136,7 +197,7 @@ def test_several_epochs_per_batch_copies_and_updates(bench: Bench) -> None:
     assert all(appended(moved_one, epoch) == appended(moved_two, epoch) for epoch in moved_two)
 
 
-def running_totals(stream: DataFrame) -> DataFrame:
+def running_totals(stream: DataFrame, time_mode: str = "None") -> DataFrame:
     """Every user's total after each of its epochs, kept by a function of the user's."""
 
     class Totals(StatefulProcessor):
@@ -155,7 +216,7 @@ def running_totals(stream: DataFrame) -> DataFrame:
             pass
 
     return stream.groupBy("user").transformWithStateInPandas(
-        Totals(), "user string, total long", outputMode="Append", timeMode="None"
+        Totals(), "user string, total long", outputMode="Append", timeMode=time_mode
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.integration.streams import NOW, Place, collect, failure, finish
 from tests.waiting import eventually
@@ -18,8 +20,25 @@ from tidelock.log import EpochLog
 
 
 @pytest.fixture
-def numbers(place: Place) -> Place:
-    """A log `numbers` of seven epochs; epoch n holds n * 10 and n * 10 + 1."""
+def growing(place: Place) -> Place:
+    """A log `numbers` of seven epochs, to which more can be written; epoch n holds n * 10 and n * 10 + 1."""
+    return _written(place)
+
+
+@pytest.fixture(scope="module")
+def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same log, written once."""
+    return _written(Place(spark, tmp_path_factory.mktemp("template"))).home / "numbers"
+
+
+@pytest.fixture
+def numbers(place: Place, template: Path) -> Place:
+    """The same log, to be read."""
+    shutil.copytree(template, place.home / "numbers")
+    return place
+
+
+def _written(place: Place) -> Place:
     place.feed("numbers", [[{"n": e * 10}, {"n": e * 10 + 1}] for e in range(7)])
     place.write(place.input("numbers"), "numbers")
     return place
@@ -43,33 +62,33 @@ def test_a_batch_takes_so_many_epochs(numbers: Place, taken: int | str, batches:
     assert list(found.values()) == [epochs(*batch) for batch in batches]
 
 
-def test_a_running_query_waits_for_as_many_epochs_as_it_takes(numbers: Place) -> None:
+def test_a_running_query_waits_for_as_many_epochs_as_it_takes(growing: Place) -> None:
     seen: list[list[tuple[int]]] = []
-    stream = numbers.read("numbers", epochs_per_batch=3)
+    stream = growing.read("numbers", epochs_per_batch=3)
     query = stream.writeStream.foreachBatch(
         lambda rows, n: seen.append(sorted(map(tuple, rows.collect()), key=repr))
     )
-    running = query.option("checkpointLocation", numbers.checkpoint("c")).start()
+    running = query.option("checkpointLocation", growing.checkpoint("c")).start()
     eventually(lambda: len(seen) == 2, "two batches of three epochs")
-    numbers.feed("numbers", [[{"n": e * 10}, {"n": e * 10 + 1}] for e in (7, 8)])
-    numbers.write(numbers.input("numbers"), "numbers")
+    growing.feed("numbers", [[{"n": e * 10}, {"n": e * 10 + 1}] for e in (7, 8)])
+    growing.write(growing.input("numbers"), "numbers")
     eventually(lambda: len(seen) == 3, "the third batch")
     running.stop()
     assert seen == [epochs(0, 1, 2), epochs(3, 4, 5), epochs(6, 7, 8)]
 
 
-def test_a_query_begins_where_it_was_told(numbers: Place) -> None:
-    assert list(collect(numbers.read("numbers", starting_epoch=5), numbers.checkpoint("a")).values()) == [
+def test_a_query_begins_where_it_was_told(growing: Place) -> None:
+    assert list(collect(growing.read("numbers", starting_epoch=5), growing.checkpoint("a")).values()) == [
         epochs(5),
         epochs(6),
     ]
-    assert collect(numbers.read("numbers", starting_epoch="latest"), numbers.checkpoint("b")) == {0: []}
-    numbers.feed("numbers", [[{"n": 70}, {"n": 71}]])
-    numbers.write(numbers.input("numbers"), "numbers")
-    assert collect(numbers.read("numbers", starting_epoch="latest"), numbers.checkpoint("b")) == {1: epochs(7)}
+    assert collect(growing.read("numbers", starting_epoch="latest"), growing.checkpoint("b")) == {0: []}
+    growing.feed("numbers", [[{"n": 70}, {"n": 71}]])
+    growing.write(growing.input("numbers"), "numbers")
+    assert collect(growing.read("numbers", starting_epoch="latest"), growing.checkpoint("b")) == {1: epochs(7)}
 
 
-def test_a_first_batch_that_is_run_again_reads_the_same(numbers: Place) -> None:
+def test_a_first_batch_that_is_run_again_reads_the_same(growing: Place) -> None:
     """`earliest` of a log that was truncated in between is another epoch, but the batch has been decided."""
     seen: list[list[tuple[int]]] = []
 
@@ -79,13 +98,13 @@ def test_a_first_batch_that_is_run_again_reads_the_same(numbers: Place) -> None:
             raise RuntimeError("once")
 
     def start() -> StreamingQuery:
-        stream = numbers.read("numbers", starting_epoch="earliest", epochs_per_batch="all", consumer="c")
+        stream = growing.read("numbers", starting_epoch="earliest", epochs_per_batch="all", consumer="c")
         writer = stream.writeStream.foreachBatch(fail_once).trigger(**NOW)
-        return writer.option("checkpointLocation", numbers.checkpoint("c")).start()
+        return writer.option("checkpointLocation", growing.checkpoint("c")).start()
 
     assert "once" in failure(start())
-    numbers.feed("numbers", [[{"n": 70}, {"n": 71}]])
-    numbers.write(numbers.input("numbers"), "numbers")
+    growing.feed("numbers", [[{"n": 70}, {"n": 71}]])
+    growing.write(growing.input("numbers"), "numbers")
     finish(start())
     assert seen == [epochs(*range(7)), epochs(*range(7)), epochs(7)]
 
@@ -125,25 +144,25 @@ def test_a_finished_query_has_acknowledged_everything(numbers: Place) -> None:
     assert numbers.log("numbers").cursors() == {"c": 6}
 
 
-def test_the_writer_drops_what_all_have_read_and_the_rest_stays(numbers: Place) -> None:
-    collect(numbers.read("numbers", consumer="c"), numbers.checkpoint("c"))
-    numbers.log("numbers").move_cursor("slow", 3)
-    numbers.feed("numbers", [[{"n": 70}, {"n": 71}]])
-    numbers.write(numbers.input("numbers"), "numbers")
-    assert [r.last for r in numbers.log("numbers").ranges()] == [4, 5, 6, 7]
-    assert collect(numbers.read("numbers", consumer="c"), numbers.checkpoint("c")) == {7: epochs(7)}
+def test_the_writer_drops_what_all_have_read_and_the_rest_stays(growing: Place) -> None:
+    collect(growing.read("numbers", consumer="c"), growing.checkpoint("c"))
+    growing.log("numbers").move_cursor("slow", 3)
+    growing.feed("numbers", [[{"n": 70}, {"n": 71}]])
+    growing.write(growing.input("numbers"), "numbers")
+    assert [r.last for r in growing.log("numbers").ranges()] == [4, 5, 6, 7]
+    assert collect(growing.read("numbers", consumer="c"), growing.checkpoint("c")) == {7: epochs(7)}
 
 
-def test_a_nameless_reader_that_was_not_waited_for_is_told(numbers: Place) -> None:
+def test_a_nameless_reader_that_was_not_waited_for_is_told(growing: Place) -> None:
     writer = (
-        numbers.read("numbers").writeStream.format("noop").option("checkpointLocation", numbers.checkpoint("x"))
+        growing.read("numbers").writeStream.format("noop").option("checkpointLocation", growing.checkpoint("x"))
     )
     finish(writer.trigger(availableNow=True).start())
-    numbers.feed("numbers", [[{"n": 70}], [{"n": 80}]])
-    numbers.write(numbers.input("numbers"), "numbers")
-    numbers.log("numbers").move_cursor("c", 8)
-    numbers.feed("numbers", [[{"n": 90}]])
-    numbers.write(numbers.input("numbers"), "numbers")
+    growing.feed("numbers", [[{"n": 70}], [{"n": 80}]])
+    growing.write(growing.input("numbers"), "numbers")
+    growing.log("numbers").move_cursor("c", 8)
+    growing.feed("numbers", [[{"n": 90}]])
+    growing.write(growing.input("numbers"), "numbers")
     told = failure(writer.trigger(availableNow=True).start())
     assert "epochs 7 to" in told
     assert "give the reader a name" in told
@@ -205,26 +224,26 @@ def test_an_unknown_option_is_named(numbers: Place) -> None:
         reader.option("startingEpoc", "latest").load()
 
 
-def test_an_epoch_that_is_gone_is_no_starting_point(numbers: Place) -> None:
-    numbers.log("numbers").move_cursor("c", 6)
-    numbers.feed("numbers", [[{"n": 70}]])
-    numbers.write(numbers.input("numbers"), "numbers")
-    stream = numbers.read("numbers", starting_epoch=2).writeStream.format("noop").trigger(**NOW)
-    told = failure(stream.option("checkpointLocation", numbers.checkpoint("c")).start())
+def test_an_epoch_that_is_gone_is_no_starting_point(growing: Place) -> None:
+    growing.log("numbers").move_cursor("c", 6)
+    growing.feed("numbers", [[{"n": 70}]])
+    growing.write(growing.input("numbers"), "numbers")
+    stream = growing.read("numbers", starting_epoch=2).writeStream.format("noop").trigger(**NOW)
+    told = failure(stream.option("checkpointLocation", growing.checkpoint("c")).start())
     assert "epoch 2 is gone, the oldest that is left is 7: start from `earliest`" in told
 
 
-def test_a_log_that_was_made_anew_is_not_taken_for_the_old_one(numbers: Place) -> None:
+def test_a_log_that_was_made_anew_is_not_taken_for_the_old_one(growing: Place) -> None:
     import shutil
 
     def run() -> StreamingQuery:
-        writer = numbers.read("numbers").writeStream.format("noop").trigger(**NOW)
-        return writer.option("checkpointLocation", numbers.checkpoint("c")).start()
+        writer = growing.read("numbers").writeStream.format("noop").trigger(**NOW)
+        return writer.option("checkpointLocation", growing.checkpoint("c")).start()
 
     finish(run())
-    shutil.rmtree(numbers.home / "numbers")
-    shutil.rmtree(numbers.checkpoint("numbers"))
-    numbers.write(numbers.input("numbers"), "numbers")
+    shutil.rmtree(growing.home / "numbers")
+    shutil.rmtree(growing.checkpoint("numbers"))
+    growing.write(growing.input("numbers"), "numbers")
     assert "this is not the log that the query has read so far" in failure(run())
 
 

@@ -117,7 +117,7 @@ def test_a_server_that_comes_back_empty_costs_no_row(
 ) -> None:
     server, blocked = redis_servers.start(), tmp_path / "blocked"
     pipeline, kept = counting(bench, faults.raising_after(blocked, "let go"), tmp_path / "counter")
-    run = pipeline.start(spark, tmp_path / "home", log=f"{server.url}/job?timeout=0.5", last_epoch=EPOCHS - 1)
+    run = pipeline.start(spark, tmp_path / "home", log=f"{server.url}/job?timeout=2", last_epoch=EPOCHS - 1)
     started.append(run)
     eventually(lambda: sorted(kept) == [0, 1, 2] and head(run)["epoch"] >= 4, "epoch 3 is stuck, later ones wait")
     server.restart(empty=True)

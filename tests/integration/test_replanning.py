@@ -17,6 +17,7 @@ from tests.integration.streams import Place
 from tests.waiting import eventually
 
 import tidelock
+from tidelock import aggregates
 from tidelock.errors import PipelineError, PlanError
 from tidelock.log import EpochLog
 from tidelock.runtime import replanning
@@ -53,9 +54,19 @@ def numbers(spark: SparkSession) -> DataFrame:
     return made.load().selectExpr("value AS id", f"value % {ROWS} % 4 AS key")
 
 
-def chain(bench: Bench) -> tuple[tidelock.Pipeline, Rows]:
+def in_spark(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("key").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
+
+
+def in_a_cache(rows: DataFrame) -> DataFrame:
+    return tidelock.keyed(rows, "key").aggregate(n=aggregates.count(), total=aggregates.sum("id"))
+
+
+def chain(
+    bench: Bench, counted: Callable[[DataFrame], DataFrame] = in_spark, **care: Any
+) -> tuple[tidelock.Pipeline, Rows]:
     """numbers -> odd -> doubled -> counts, and what came out of it; only counts have state."""
-    pipeline = tidelock.Pipeline("chain", epoch=EACH)
+    pipeline = tidelock.Pipeline("chain", epoch=EACH, **care)
     pipeline.source(numbers)
 
     @pipeline.operator
@@ -68,7 +79,7 @@ def chain(bench: Bench) -> tuple[tidelock.Pipeline, Rows]:
 
     @pipeline.operator(mode="update")
     def counts(doubled: DataFrame) -> DataFrame:
-        return doubled.groupBy("key").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
+        return counted(doubled)
 
     return pipeline, bench.collect(pipeline, "counts")
 
@@ -173,6 +184,48 @@ def test_segments_are_split_and_merged_and_state_stays(
     assert sorted(kept) == list(range(EPOCHS)), "every epoch was delivered"
 
 
+def test_state_in_a_cache_stays_where_it_is(
+    spark: SparkSession, bench: Bench, tmp_path: Path, redis_url: str
+) -> None:
+    pipeline, kept = chain(bench, in_a_cache, snapshot_every=2)
+    home = Home(tmp_path / "home")
+    pipeline.run(spark, home.root, cache=redis_url, plan=TWO, last_epoch=1)
+    assert present(kept, 1) == expected(1)
+    waits_for = EpochLog.open(home.log("doubled")).header.retention.wait_for
+    assert waits_for == {"keep_counts", "keep_counts.snapshot"}
+
+    refused(
+        home.root,
+        lambda: replan(pipeline, spark, home, plan("numbers odd", "doubled counts keep_counts")),
+        r"operator counts keeps state.*from segment keep_counts \(counts, keep_counts\) to segment keep_counts "
+        r"\(doubled, counts, keep_counts\).*keep counts and keep_counts together.*use a new home",
+    )
+    split = replan(pipeline, spark, home, FOUR)
+    assert split == Replanned(("keep_counts",), ("doubled",), ("numbers", "odd"), (), {})
+    assert EpochLog.open(home.log("doubled")).header.retention.wait_for == waits_for
+    batches = plan("numbers", "odd", "doubled", "counts keep_counts", doubled=2)
+    assert replan(pipeline, spark, home, batches).epochs_per_batch == {"doubled": (1, 2)}
+
+    pipeline.run(spark, home.root, last_epoch=5)
+    assert present(kept, 5) == expected(5)
+    assert sorted(kept)[:2] == [0, 1], "no epoch was computed twice"
+    assert not {"state lost", "state loaded"} & {event["kind"] for event in home.events()}
+    epoch, found = tidelock.cached_state(home.root, "counts").lookup([{"key": 1}])
+    assert (epoch, found.column("total.v").to_pylist()) == (5, [expected(5)[1,][2]])
+
+    other, _ = chain(bench, lambda rows: tidelock.keyed(rows, "key").aggregate(n=aggregates.count()))
+    with pytest.raises(
+        PipelineError, match=r"operator counts wants: the state of tidelock\.keyed is now without total"
+    ):
+        replan(other, spark, home, TWO)
+    other, _ = chain(
+        bench,
+        lambda rows: tidelock.keyed(rows, "key").aggregate(n=aggregates.count(), total=aggregates.max("id")),
+    )
+    with pytest.raises(PipelineError, match=r"Operator counts goes on with state.*aggregates\.max"):
+        other.run(spark, home.root, last_epoch=6)
+
+
 def test_epochs_per_batch_change_in_the_middle_of_everything(
     spark: SparkSession, bench: Bench, tmp_path: Path
 ) -> None:
@@ -194,6 +247,23 @@ def test_epochs_per_batch_change_in_the_middle_of_everything(
     assert sorted(kept) == [*range(half), *range(half, last + 1, 2)], "the half-done batch as it was, then by two"
     assert present(kept, last) == expected(last)
     assert [event["text"] for event in home.events() if event["kind"] == "plan changed"] == [str(change)]
+
+
+@pytest.mark.chaos
+def test_torn_files_are_mended_before_the_plan_changes(spark: SparkSession, bench: Bench, tmp_path: Path) -> None:
+    pipeline, kept = chain(bench)
+    home = Home(tmp_path / "home")
+    pipeline.run(spark, home.root, plan=TWO, last_epoch=2)
+    for segment in ("doubled", "keep_counts"):
+        offsets, commits = (numbered(Path(home.checkpoint(segment)) / folder) for folder in ("offsets", "commits"))
+        for file in (commits[max(commits)], *(file for batch, file in offsets.items() if batch > max(commits))):
+            file.write_bytes(b"")
+    with pytest.raises(PlanError, match="is not drained: segment doubled is in the middle of epoch 2"):
+        replan(pipeline, spark, home, FOUR)
+    assert "torn file removed" in [event["kind"] for event in home.events()]
+    pipeline.run(spark, home.root, last_epoch=2)
+    assert replan(pipeline, spark, home, FOUR).kept == ("keep_counts",)
+    assert present(kept, 2) == expected(2)
 
 
 def half_done(home: Home, segment: str) -> int:

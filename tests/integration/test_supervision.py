@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +269,114 @@ def test_a_drain_also_takes_what_is_less_than_a_batch(
     assert ids(kept) == Counter(range(EPOCHS * ROWS))
     assert sorted(kept) == [2, 5, 7]
     assert {s["epoch"] for s in run.status()["segments"]} == {EPOCHS - 1}
+
+
+def cast_in_a_frame() -> Callable[[DataFrame], DataFrame]:
+    def doomed(numbers: DataFrame) -> DataFrame:
+        return numbers.withColumn("n", F.concat(F.lit("x"), "id").cast("long"))
+
+    return doomed
+
+
+def cast_in_sql() -> Callable[[DataFrame], DataFrame]:
+    def doomed(numbers: DataFrame) -> DataFrame:
+        return numbers.selectExpr("id", "key", "cast(concat('x', id) as long) as n")
+
+    return doomed
+
+
+def other_columns() -> Callable[[DataFrame], DataFrame]:
+    def doomed(numbers: DataFrame) -> DataFrame:
+        return numbers.mapInPandas(lambda frames: (frame[["key"]] for frame in frames), "n long")
+
+    return doomed
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (cast_in_a_frame, r"in operator doomed: \[CAST_INVALID_INPUT\] .*\(test_supervision.py, line \d+\)$"),
+        (cast_in_sql, r"in one of numbers, doomed, rest: \[CAST_INVALID_INPUT\] .*\(in \"cast\(concat.*\"\)$"),
+        (other_columns, r"in one of numbers, doomed, rest: PySparkRuntimeError: \[RESULT_COLUMN_NAMES_MISMATCH\]"),
+    ],
+)
+def test_a_failure_inside_spark_is_told_in_one_line(
+    spark: SparkSession,
+    bench: Bench,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    declare: Callable[[], Callable[[DataFrame], DataFrame]],
+    told: str,
+) -> None:
+    """Which operator, which line of the user's, and no stack of the JVM, here or on standard error."""
+    pipeline = chain(bench, attempts=1)
+
+    @pipeline.operator
+    def rest(doomed: DataFrame) -> DataFrame:
+        return doomed.where("n > 0")
+
+    pipeline.operator(declare())
+    bench.collect(pipeline, "rest")
+    with pytest.raises(BatchFailed, match=told) as failure:
+        pipeline.run(spark, str(tmp_path / "home"))
+    assert "\n" not in str(failure.value) and len(str(failure.value)) < 700
+    assert "org.apache.spark" not in capfd.readouterr().err
+
+
+def asks_for_no_column(numbers: DataFrame) -> None:
+    numbers.select("nocolumn").collect()
+
+
+def asks_java(numbers: DataFrame) -> None:
+    jvm: Any = numbers.sparkSession._jvm
+    jvm.java.util.ArrayList().get(5)
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (asks_for_no_column, r"\[UNRESOLVED_COLUMN.*"),
+        (asks_java, "IndexOutOfBoundsException: Index 5 out of bounds for length 0"),
+    ],
+)
+def test_an_error_of_spark_in_a_sink_has_the_line_that_called_spark(
+    spark: SparkSession, bench: Bench, tmp_path: Path, ask: Callable[[DataFrame], None], told: str
+) -> None:
+    pipeline = chain(bench, attempts=1)
+
+    @pipeline.sink
+    def out(numbers: DataFrame, epoch: int) -> None:
+        ask(numbers)
+
+    lines, first = inspect.getsourcelines(ask)
+    line = rf"\(test_supervision.py, line {first + len(lines) - 1}, in {ask.__name__}\)"
+    with pytest.raises(BatchFailed, match=f"in operator out: {told} {line}$"):
+        pipeline.run(spark, str(tmp_path / "home"))
+
+
+def test_an_operator_that_spark_cannot_build_is_told_with_its_line(
+    spark: SparkSession, bench: Bench, tmp_path: Path
+) -> None:
+    pipeline = chain(bench)
+
+    @pipeline.operator
+    def doomed(numbers: DataFrame) -> DataFrame:
+        return numbers.select("nocolumn")
+
+    bench.collect(pipeline, "doomed")
+    told = r"operator doomed cannot be built: \[UNRESOLVED_COLUMN.* \(test_supervision.py, line \d+, in doomed\)$"
+    with pytest.raises(PipelineError, match=told):
+        pipeline.run(spark, str(tmp_path / "home"))
+
+
+def test_a_sink_that_leaves_the_program_fails_like_any_other(
+    spark: SparkSession, bench: Bench, tmp_path: Path
+) -> None:
+    pipeline = chain(bench, attempts=1)
+
+    @pipeline.sink
+    def leave(numbers: DataFrame, epoch: int) -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(BatchFailed, match=r"in operator leave: SystemExit: 3 \(test_supervision.py, line"):
+        pipeline.run(spark, str(tmp_path / "home"))

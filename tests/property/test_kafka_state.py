@@ -94,6 +94,12 @@ class Brokers(RuleBasedStateMachine):
     def remove_part(self, client: str, part: str) -> None:
         self.send(client, "remove", names=[part])
 
+    @rule(client=CLIENTS, part=st.sampled_from("pqr"))
+    def collect_part(self, client: str, part: str) -> None:
+        who = self.clients[client]
+        if who.token:
+            self.send(client, "collect", names=[part], token=who.token, mark=who.mark, newest=None)
+
     @rule(client=CLIENTS, count=st.integers(1, 3))
     def a_part_comes_and_goes(self, client: str, count: int) -> None:
         """Whole, and its space is given back, while others are under way."""
@@ -112,12 +118,14 @@ class Brokers(RuleBasedStateMachine):
 
     def land(self, record: Record) -> None:
         token = self.state.token
-        before = set(self.state.entries)
+        before, parts = set(self.state.entries), dict(self.state.parts)
         self.records.append(record)
         verdict = self.state.apply(len(self.records) - 1, record)
         if record.op == "publish" and set(self.state.entries) != before:
             assert record.fields["token"] == token, "only the newest writer publishes"
             assert verdict.word == DONE
+        if record.op == "collect" and self.state.parts != parts:
+            assert record.fields["token"] == token, "only the newest writer collects"
 
     def land_all(self, client: str) -> None:
         while self.clients[client].under_way:

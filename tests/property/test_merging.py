@@ -10,6 +10,10 @@ from tidelock.log.merging import BEHIND, MOST, Pace, Waiting, next_position, sil
 NAMES = "abc"
 
 
+def each_second(log: str, end: int) -> float:
+    return float(end)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, list[int]]]:
     """A position, and the boundaries of what the logs hold around it."""
@@ -26,6 +30,7 @@ paces = st.builds(
     aligned=st.dictionaries(st.sampled_from(NAMES), st.integers(-1, 40)),
     due=st.booleans(),
     impatient=st.booleans(),
+    merges=st.booleans(),
 )
 
 
@@ -39,7 +44,7 @@ def test_a_step_goes_forward_to_boundaries_and_moves_somewhere(
     where: tuple[dict[str, int], dict[str, list[int]]], pace: Pace
 ) -> None:
     position, ends = where
-    step = next_position(position, ends, pace)
+    step = next_position(position, ends, pace, each_second)
     if step is None:
         return
     assert step.keys() == position.keys()
@@ -54,15 +59,23 @@ def test_what_a_step_takes_of_aligned_subjects(
     where: tuple[dict[str, int], dict[str, list[int]]], pace: Pace
 ) -> None:
     position, ends = where
-    step = next_position(position, ends, pace)
+    step = next_position(position, ends, pace, each_second)
     stepped = [n for n in position if n in pace.aligned and position[n] >= pace.aligned[n]]
     there = {name: news(position, ends, name) for name in position}
     if stepped and all(there[name] for name in stepped):
         assert step is not None
         assert all(step[name] > position[name] for name in stepped), "all of them go"
-        slowest = min(len(there[name]) for name in stepped)
-        taken = {name: there[name].index(step[name]) + 1 for name in stepped}
-        assert min(taken.values()) == (1 if slowest < BEHIND else min(slowest, MOST))
+        first = max(there[name][0] for name in stepped)
+        one = {name: max(end for end in there[name] if end <= max(first, there[name][0])) for name in stepped}
+        if not pace.merges or min(len(there[name]) for name in stepped) < BEHIND:
+            assert {name: step[name] for name in stepped} == one, "what was there when the last one published"
+        else:
+            assert all(step[name] >= one[name] for name in stepped), "and perhaps further steps"
+            assert min(there[name].index(step[name]) + 1 for name in stepped) <= MOST
+    elif stepped and step is not None and not pace.merges:
+        assert all(step[name] in (position[name], *there[name][:1]) for name in stepped), (
+            "a local step is no larger"
+        )
     for name, start in pace.aligned.items():
         if step is not None and name in step and position[name] < start < step[name]:
             assert there[name][0] == step[name], "only an entry that holds its start takes a subject past it"
@@ -74,9 +87,9 @@ def test_whoever_has_no_patience_never_waits(
     where: tuple[dict[str, int], dict[str, list[int]]], pace: Pace
 ) -> None:
     position, ends = where
-    pace = Pace(pace.aligned, due=True, impatient=True)
+    pace = Pace(pace.aligned, due=True, impatient=True, merges=pace.merges)
     pending = any(news(position, ends, name) for name in position)
-    assert (next_position(position, ends, pace) is not None) == pending
+    assert (next_position(position, ends, pace, each_second) is not None) == pending
 
 
 @settings(max_examples=100, deadline=None)
@@ -84,27 +97,37 @@ def test_whoever_has_no_patience_never_waits(
     publishing=st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=1, max_size=150),
     rates=st.fixed_dictionaries({name: st.integers(1, 5) for name in NAMES}),
 )
-def test_the_backlog_stays_bounded_and_everything_is_taken_once(
+def test_the_backlog_stays_bounded_and_whoever_comes_late_makes_the_same_steps(
     publishing: list[set[str]], rates: dict[str, int]
 ) -> None:
     """After every publication a job steps as often as it can; all subjects publish at rates of their own."""
     at = dict.fromkeys(NAMES, -1)
     ends: dict[str, list[int]] = {name: [] for name in NAMES}
-    pace = Pace(dict.fromkeys(NAMES, -1))
-    taken: dict[str, list[int]] = {name: [] for name in NAMES}
-    for who in publishing:
+    published: dict[tuple[str, int], float] = {}
+    steps: list[dict[str, int]] = []
+    for now, who in enumerate(publishing):
         for name in who:
-            ends[name] += range(len(ends[name]), len(ends[name]) + rates[name])
-        while (step := next_position(at, ends, pace)) is not None:
-            for name in NAMES:
-                taken[name] += [end for end in ends[name] if at[name] < end <= step[name]]
-            at = dict(step)
-        assert not all(news(at, ends, name) for name in NAMES)
+            new = range(len(ends[name]), len(ends[name]) + rates[name])
+            ends[name] += new
+            published.update({(name, end): float(now) for end in new})
+        made = all_steps(at, ends, published)
+        assert len(made) <= 1, "nothing is left of what all had published before"
+        steps += made
+        at = steps[-1] if steps else at
         assert silent(at, ends, NAMES), "somebody has nothing left, and the others wait for that one only"
-    final = next_position(at, ends, Pace(pace.aligned, impatient=True)) or at
-    for name in NAMES:
-        taken[name] += [end for end in ends[name] if at[name] < end <= final[name]]
-    assert taken == ends
+    assert all_steps(dict.fromkeys(NAMES, -1), ends, published) == steps
+
+
+def all_steps(
+    at: dict[str, int], ends: dict[str, list[int]], published: dict[tuple[str, int], float]
+) -> list[dict[str, int]]:
+    """The steps that an aligned job makes with what is there."""
+    steps = []
+    pace = Pace(dict.fromkeys(NAMES, -1))
+    while (step := next_position(at, ends, pace, lambda log, end: published[log, end])) is not None:
+        at = dict(step)
+        steps.append(at)
+    return steps
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,10 +136,10 @@ def test_with_the_slowest_nobody_falls_behind(fast: list[int]) -> None:
     """One entry of a slow subject at a time, any number of a fast one: the fast one is taken up to its end."""
     at, ends = {"fast": -1, "slow": -1}, {"fast": list[int](), "slow": list[int]()}
     pace = Pace({"fast": -1, "slow": -1})
-    for size in fast:
+    for now, size in enumerate(fast):
         ends["fast"] += range(len(ends["fast"]), len(ends["fast"]) + size)
-        ends["slow"].append(len(ends["slow"]))
-        step = next_position(at, ends, pace)
+        ends["slow"].append(now)
+        step = next_position(at, ends, pace, lambda log, end, now=now: now)
         assert step == {"fast": ends["fast"][-1], "slow": ends["slow"][-1]}
         at = dict(step)
 

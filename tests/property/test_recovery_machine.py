@@ -33,6 +33,7 @@ from tidelock.recovery import (
     State,
     StopAsked,
     StopSegment,
+    life,
 )
 
 SHAPES: tuple[Shape, ...] = (
@@ -43,6 +44,8 @@ SHAPES: tuple[Shape, ...] = (
 )
 ENDED = {State.STOPPED, State.FAILED}
 PLACES = st.integers(0, 3)
+REMEMBERED = 2
+"""So few failures that the bound is always met: `validate` sees that it is kept."""
 
 
 def pick(segments: Collection[str], place: int) -> str:
@@ -69,6 +72,7 @@ class Environment(RuleBasedStateMachine):
             on_poison=poison,  # type: ignore[arg-type]
             patience=patience,
         )
+        self.remembered, life.REMEMBERED_FAILURES = life.REMEMBERED_FAILURES, REMEMBERED
         self.machine = Machine(shape, self.policy)
         self.now = 0.0
         self.asked: set[str] = set()
@@ -176,6 +180,23 @@ class Environment(RuleBasedStateMachine):
             assert all(action == SetAside(segment, epoch) for action in actions), "others are left alone"
         self.check_delay(segment, len(self.away[segment]) if outage else self.row[segment])
 
+    @precondition(lambda self: self.asked)
+    @rule(place=PLACES)
+    def a_start_hangs_again_and_again(self, place: int) -> None:
+        """It is cut off, which is told as a failure at no epoch; if its thread wakes up, nothing is told of it."""
+        segment = pick(self.asked, place)
+        stopping = self.machine.state(segment) is State.STOPPING
+        left = self.policy.attempts - self.row[segment]
+        for _ in range(left):
+            assert segment in self.asked, "a start that was cut off is made again"
+            self.fails(segment, known=False, final=False, outage=False)
+            if stopping:
+                break
+            self.time_passes(3)
+        assert self.machine.state(segment) is (State.STOPPED if stopping else State.FAILED), (
+            "it is not tried for ever"
+        )
+
     @precondition(lambda self: self.ready_to_commit())
     @rule(place=PLACES, outage=st.booleans())
     def a_commit_is_told_after_the_failure_behind_it(self, place: int, outage: bool) -> None:
@@ -252,6 +273,12 @@ class Environment(RuleBasedStateMachine):
         """Whatever happened: a stop, with or without a drain, ends if the environment does its part."""
         if not hasattr(self, "machine"):
             return
+        try:
+            self.ends_after_a_stop()
+        finally:
+            life.REMEMBERED_FAILURES = self.remembered
+
+    def ends_after_a_stop(self) -> None:
         self.tell(StopAsked(drain=len(self.told) % 2 == 0))
         for _ in range(200):
             if self.machine.done:

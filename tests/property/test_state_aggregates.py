@@ -73,6 +73,16 @@ def mean(rows: list[Row], column: str) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
+def rounding(rows: list[Row], name: str) -> float:
+    """What adding up doubles may lose: sums are as exact as the largest of them on the way."""
+    values = (
+        [abs(v) for v in there(rows, name.split()[-1]) if not is_nan(v)]
+        if name.startswith(("sum", "mean"))
+        else []
+    )
+    return math.fsum(values) * len(values) * 2**-52
+
+
 def smallest(rows: list[Row], column: str) -> Any:
     values = there(rows, column)
     return min([v for v in values if not is_nan(v)], default=math.nan) if values else None
@@ -158,7 +168,8 @@ def test_epochs_add_up_to_the_whole(epochs: list[list[Row]], data: st.DataObject
         for name, value in told.items():
             wanted = expected[key][name]
             exact = not isinstance(wanted, float | list)
-            assert value == (wanted if exact else pytest.approx(wanted, nan_ok=True)), name
+            bound = rounding([row for row in everything if row["k"] == key], name)
+            assert value == (wanted if exact else pytest.approx(wanted, abs=bound, nan_ok=True)), name
 
 
 @settings(max_examples=20, deadline=None)
@@ -171,6 +182,17 @@ def test_the_order_of_rows_does_not_matter(rows: list[Row], random: Any) -> None
     for key, told in one.told.items():
         for name, value in told.items():
             if name.startswith(("sum", "mean")):
-                assert other.told[key][name] == pytest.approx(value, nan_ok=True)
+                bound = rounding([row for row in rows if row["k"] == key], name)
+                assert other.told[key][name] == pytest.approx(value, abs=bound, nan_ok=True)
             else:
                 assert repr(other.told[key][name]) == repr(value)
+
+
+@settings(max_examples=20, deadline=None)
+@given(EPOCHS)
+def test_epochs_that_are_run_again_give_the_same_to_the_last_bit(epochs: list[list[Row]]) -> None:
+    one, again = Running(), Running()
+    for epoch in epochs:
+        one.add(epoch)
+        again.add(epoch)
+    assert again.stored == one.stored

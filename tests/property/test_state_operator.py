@@ -84,7 +84,7 @@ class Job:
     def compute(self, rows: list[Row]) -> dict[str, tuple[int, int]]:
         told: dict[str, tuple[int, int]] = {}
         for part in (0, 1):
-            operator = CachedOperator(self.url, self.fence.token, self.shape, CHANGE)
+            operator = CachedOperator(self.url, self.fence.claim, self.shape, CHANGE)
             made = operator.process(self.fence.batch, table([row for row in rows if bucket(row[0]) % 2 == part]))
             if made is not None:
                 assert made.schema.equals(CHANGE.output(ROWS))

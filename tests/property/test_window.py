@@ -7,12 +7,15 @@ to the newest snapshot.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tidelock.epochs import Epoch, EpochRange
+from tidelock.log.cursor import all_past, encode_cursor
 from tidelock.log.window import Entry, Retention, Window, WindowError
 
 CONSUMERS = ("a", "b", "c")
@@ -29,6 +32,7 @@ class Chain(RuleBasedStateMachine):
         self.position = Epoch(-1)  # how far the producer has come in this life
         self.batches: dict[int, EpochRange] = {}  # the producer's offset log: what a batch covers
         self.taken: dict[str, list[int]] = {}
+        self.seen: dict[str, Epoch] | None = None  # the cursors as a truncation under way has read them
 
     # -- the producer
 
@@ -74,6 +78,21 @@ class Chain(RuleBasedStateMachine):
         self.window, _ = self.window.truncate(self.now)
         assert self.window.truncated_to <= max(head, tail - 2), "the last two epochs are to be kept"
         assert before == {name: self.window.pending(name) for name in self.window.cursors}
+
+    @rule()
+    def begin_to_truncate(self) -> None:
+        """The writer reads the cursors; consumers come, go on and go back before it drops anything."""
+        self.seen = dict(self.window.cursors)
+
+    @precondition(lambda self: self.seen is not None)
+    @rule()
+    def end_to_truncate(self) -> None:
+        """What was found out of the way goes if that is still so: a store judges it in the moment it goes."""
+        now, seen = self.window.cursors, self.seen
+        left, dropped = replace(self.window, cursors=seen).truncate(self.now)
+        if dropped and all_past(map(encode_cursor, now.values()), dropped[-1].covers.last):
+            self.window = replace(left, cursors=now)
+        self.seen = None
 
     # -- the consumers
 

@@ -15,8 +15,8 @@ SRC = Path(__file__).parents[2] / "src"
 # Lowest first. A folder (or top-level module) may import everything on a lower level.
 LEVELS = (
     {"errors"},
-    {"epochs", "placing", "urls"},
-    {"topology", "planning", "recovery", "kafka", "redis"},
+    {"credentials", "epochs", "extras", "inside", "intervals", "placing", "urls"},
+    {"topology", "planning", "recovery", "kafka", "redis", "fingerprint"},
     {"log", "coordination", "state", "spark"},
     {"alignment", "runtime", "simulation", "pyspark_tidelock"},
     {"cli", "dashboard", "lab", "__main__"},
@@ -52,12 +52,15 @@ VENDORS = {
 PURE = (
     "errors",
     "epochs",
+    "intervals",
     "topology",
     "planning",
     "recovery",
+    "log.cursor",
     "log.kafka_state",
     "log.window",
     "log.merging",
+    "log.sealed",
     "alignment.landscape",
     "alignment.machine",
     "dashboard.view",
@@ -67,7 +70,7 @@ PURE_LIBRARY = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal", "difflib",
     "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json",
     "keyword", "math", "numbers", "numpy", "operator", "re", "reprlib", "statistics", "string", "textwrap",
-    "types", "typing",
+    "types", "typing", "zlib",
 }
 # fmt: on
 IMPURE_BUILTINS = {"open", "print", "input"}

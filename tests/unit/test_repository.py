@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-java.lock", "requirements-redis.lock")
 SCRIPTS = (
     ".ci/run",
+    "scripts/apt.sh",
     "scripts/bootstrap.sh",
     "scripts/install.sh",
     "scripts/java.sh",

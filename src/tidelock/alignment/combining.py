@@ -132,9 +132,14 @@ class Combiner:
         self._met |= new.keys()
 
     def _next(self, at: Position, logs: Mapping[str, EpochLog]) -> Position | None:
-        ends = {name: [covers.last for covers in log.ranges()] for name, log in logs.items()}
+        found = {name: {covers.last: covers for covers in log.ranges()} for name, log in logs.items()}
+        ends = {name: [*covers] for name, covers in found.items()}
         all_of_them = Pace(dict.fromkeys(at, BEFORE_FIRST))
-        end = next_position(at, ends, all_of_them)
+
+        def times(name: str, end: Epoch) -> float:
+            return logs[name].manifest(found[name][end]).published_at
+
+        end = next_position(at, ends, all_of_them, times)
         if end is not None:
             self._waiting.all_went()
             return end
@@ -143,7 +148,7 @@ class Combiner:
         if not self._waiting.is_over(missed, pending=pending, now=self._clock(), patience=self._patience):
             return None
         self._waiting.went_without(missed)
-        return next_position(at, ends, replace(all_of_them, impatient=True))
+        return next_position(at, ends, replace(all_of_them, impatient=True), times)
 
     def _publish(self, at: Position, end: Position, logs: Mapping[str, EpochLog]) -> None:
         taken = {name: list(log.manifests(at[name], end[name])) for name, log in logs.items()}
@@ -189,7 +194,7 @@ class Combiner:
                 needed[taken.log] = Epoch(taken.covers.first - 1)
         for name, log in logs.items():
             cursor = combiner_cursor(self._subject.header.name)
-            if name in needed and log.cursor(cursor) != needed[name]:
+            if name in needed:
                 log.move_cursor(cursor, needed[name])
 
 

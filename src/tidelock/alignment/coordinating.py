@@ -12,7 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidelock.alignment.directory import Directory, Job
-from tidelock.alignment.machine import Abort, Align, CatchUp, Command, Source, State, next_command
+from tidelock.alignment.machine import (
+    Abort,
+    Align,
+    CatchUp,
+    Command,
+    Heard,
+    Source,
+    State,
+    Unknown,
+    next_command,
+)
 from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
@@ -72,7 +82,7 @@ class Coordinator:
     def _until(
         self,
         done: Callable[[Source], bool],
-        lead: Callable[[Source, Command | None], Command | None],
+        lead: Callable[[Source, Heard | None], Command | None],
         timeout: float,
     ) -> Source:
         """Give commands until the job is where it shall be; ``lead`` gets the command that was not obeyed yet."""
@@ -90,7 +100,7 @@ class Coordinator:
                 self._known.give(self.job.name, replace(command, number=number), version)
             time.sleep(_LOOK_EVERY)
 
-    def _lead(self, wanted: Sequence[str], source: Source, newest: Command | None) -> Command | None:
+    def _lead(self, wanted: Sequence[str], source: Source, newest: Heard | None) -> Command | None:
         if newest is not None and _concerns(newest) == set(wanted):
             return None  # it has not been heard yet
         command = next_command(wanted, source, {name: self._tail(name) for name in wanted})
@@ -100,11 +110,11 @@ class Coordinator:
         return EpochLog.open(self._known.subject(subject).endpoint).tail()
 
 
-def _concerns(command: Command) -> set[str]:
+def _concerns(command: Heard) -> set[str]:
     match command:
         case CatchUp(_, subjects):
             return set(subjects)
         case Align(_, start):
             return set(start)
-        case Abort():
+        case Abort() | Unknown():
             return set()

@@ -11,14 +11,16 @@ the older one is fenced. Partitions that are added to the topic later are taken 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import PipelineError
-from tidelock.kafka import check_installed
+from tidelock.extras import need
+from tidelock.kafka.continuity import Position, Span, check_goes_on, check_kept, deleted
 from tidelock.kafka.location import Location
 from tidelock.log import EpochLog
-from tidelock.log.entry import Manifest, Part
+from tidelock.log.entry import Manifest
 from tidelock.log.topic_parts import topic_part
 
 _AT = "topic"
@@ -38,26 +40,26 @@ class Cutter:
     """
 
     def __init__(self, log: EpochLog, brokers: Location, topic: str, *, starting: str = "earliest") -> None:
-        check_installed()
+        need("kafka", "a Kafka topic")
         from tidelock.kafka.brokers import connect
 
         self._brokers = connect(brokers)
-        self._servers = brokers.url
+        self._servers, self._where = brokers.url, brokers.shown
         self._topic = topic
         self._log = log
         self._writer = log.take_over(f"the cutter of topic {topic}")
         self._epoch, self._at = self._standing(starting)
 
-    def _standing(self, starting: str) -> tuple[Epoch, list[int]]:
+    def _standing(self, starting: str) -> tuple[Epoch, Position]:
         ranges = self._log.ranges()
         if not ranges:
-            return Epoch(-1), self._offsets(starting)
+            return Epoch(-1), self._position(starting)
         fields: Mapping[str, Any] = (self._log.manifest(ranges[-1]).offsets or ({},))[0]
         if fields.get(_AT) != self._topic:
             raise PipelineError(
                 f"{self._log.shown} holds epochs of something else than topic {self._topic}: give another --log"
             )
-        return ranges[-1].last, list(fields["offsets"])
+        return ranges[-1].last, Position.from_fields(fields)
 
     def cut(self) -> int | None:
         """End an epoch here; how many offsets it has, None if there was nothing new.
@@ -65,27 +67,29 @@ class Cutter:
         Raises:
             Fenced: another cutter has taken over.
             BackendUnavailable: brokers or store do not answer; nothing was published.
+            LogCorrupt: records are gone since the last epoch, or the topic was made again; nothing was published.
         """
-        ends = self._offsets("latest")
-        before = self._at + [0] * (len(ends) - len(self._at))
-        parts = tuple(self._part(number, *span) for number, span in enumerate(zip(before, ends, strict=True)))
-        taken = tuple(part for part in parts if part is not None)
-        if not taken:
+        now = self._position("latest")
+        before = check_goes_on(self._where, self._topic, self._at, now)
+        check_kept(self._where, self._topic, before, self._position("earliest").offsets)
+        pairs = enumerate(zip(before.offsets, now.offsets, strict=True))
+        spans = [Span(self._topic, number, first, end - 1) for number, (first, end) in pairs if end > first]
+        if not spans:
             return None
+        taken = tuple(topic_part(self._servers, span, now.identity) for span in spans)
         epoch = Epoch(self._epoch + 1)
-        after = [max(first, end) for first, end in zip(before, ends, strict=True)]
         self._writer.publish(
             Manifest(
                 log=self._log.header.id,
                 covers=EpochRange.single(epoch),
                 schema=self._log.header.schema,
                 parts=taken,
-                offsets=({_AT: self._topic, "offsets": after},),
+                offsets=({_AT: self._topic, **now.to_fields()},),
                 query=f"cut {self._topic}",
                 batch=epoch,
             )
         )
-        self._epoch, self._at = epoch, after
+        self._epoch, self._at = epoch, now
         self._writer.truncate()
         return sum(part.rows for part in taken)
 
@@ -94,15 +98,16 @@ class Cutter:
         """The newest epoch."""
         return self._epoch
 
-    def _part(self, partition: int, first: int, end: int) -> Part | None:
-        return topic_part(self._servers, self._topic, partition, first, end - 1) if end > first else None
-
-    def _offsets(self, word: str) -> list[int]:
+    def _position(self, word: str) -> Position:
         from tidelock.kafka.brokers import MissingTopic
+        from tidelock.kafka.ranges import position
 
+        ask, known = partial(position, self._brokers, self._topic, word), bool(self._log.ranges())
         try:
-            return self._brokers.beginnings(self._topic) if word == "earliest" else self._brokers.ends(self._topic)
+            return self._brokers.insist(ask) if known else ask()
         except MissingTopic as missing:
+            if known:
+                raise deleted(self._where, self._topic) from missing
             raise PipelineError(
                 f"there is no topic {self._topic}: start what writes to it first, or make it"
             ) from missing

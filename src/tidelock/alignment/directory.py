@@ -4,7 +4,8 @@
     /subjects/<name>/producers/<job>  the log in which a job keeps its part of the subject
     /subjects/<name>/combiner         the lease of the job that puts the parts together
     /jobs/<job>                       its home, what it follows and what it publishes
-    /jobs/<job>/alive                 there while it runs (ephemeral)
+    /jobs/<job>/runs/<identity>       there while the home of that identity runs it (ephemeral)
+    /jobs/<job>/alive                 the same, of a job of release 0.1.0
     /jobs/<job>/command               the newest command of a coordinator
     /jobs/<job>/source                what the job says of its own alignment
     /jobs/<job>/epochs                which of its epochs took which epochs of its subjects
@@ -17,13 +18,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tidelock.alignment.landscape import JobRecord, drawn, find_cycle
-from tidelock.alignment.machine import Command, Source, from_fields, to_fields
+from tidelock.alignment.machine import Command, Heard, Source, Unknown, from_fields, to_fields
 from tidelock.coordination import BadVersion, NodeExists, NoNode, NotEmpty, Tree
-from tidelock.errors import PipelineError
+from tidelock.credentials import found, taken
+from tidelock.errors import LogCorrupt, PipelineError
 from tidelock.urls import masked
 
 
@@ -51,6 +54,8 @@ class Job:
     publishes: tuple[str, ...]
     segments: tuple[str, ...] = ()
     """The segments that read the subjects."""
+    one_by_one: str | None = None
+    """Why it takes the epochs of a subject one by one when it is aligned, however far behind it is."""
 
     def to_fields(self) -> dict[str, Any]:
         """The job as its node has it."""
@@ -60,6 +65,7 @@ class Job:
             "follows": dict(self.follows),
             "publishes": list(self.publishes),
             "segments": list(self.segments),
+            "one_by_one": self.one_by_one,
         }
 
     def check_can_align(self) -> None:
@@ -106,7 +112,7 @@ class Directory:
                 f"there is no subject {name}: start the job that publishes it first, with the same --coordinator. "
                 f"Published so far: {known}"
             )
-        return Subject(name, fields["endpoint"], fields["schema"], fields["shared"])
+        return Subject(name, found(fields["endpoint"]), fields["schema"], fields["shared"])
 
     def has_subject(self, name: str) -> bool:
         """Whether somebody has published it."""
@@ -121,7 +127,8 @@ class Directory:
         path = f"/subjects/{subject.name}"
         own = f"{path}/producers/{job}"
         before = self._read(own)
-        self._write(own, {"log": log, "endpoint": subject.endpoint, "shared": subject.shared})
+        endpoint = taken(subject.endpoint)
+        self._write(own, {"log": taken(log), "endpoint": endpoint, "shared": subject.shared})
         # Written first and checked afterwards: of several that want one name together at least one sees another.
         for other in self._children(f"{path}/producers"):
             known = self._read(f"{path}/producers/{other}")
@@ -132,16 +139,16 @@ class Directory:
                     "choose another name, or share it with publish(..., shared=URL), with one and the same URL "
                     "in all jobs that produce it"
                 )
-        self._write(path, {"endpoint": subject.endpoint, "schema": subject.schema, "shared": subject.shared})
+        self._write(path, {"endpoint": endpoint, "schema": subject.schema, "shared": subject.shared})
 
     def producers(self, subject: str) -> dict[str, str]:
         """The jobs that produce a subject, each with the URL of its log."""
-        found = {}
+        logs = {}
         for job in self._children(f"/subjects/{subject}/producers"):
             fields = self._read(f"/subjects/{subject}/producers/{job}")
             if fields is not None:
-                found[job] = str(fields["log"])
-        return found
+                logs[job] = found(str(fields["log"]))
+        return logs
 
     def withdraw(self, subject: str, job: str) -> None:
         """Let ``job`` be no longer a producer of ``subject``; the last one takes the subject with it."""
@@ -158,12 +165,12 @@ class Directory:
 
     def jobs(self) -> dict[str, Job]:
         """All jobs, by name."""
-        found = {}
+        jobs = {}
         for name in self._children("/jobs"):
             fields = self._read(f"/jobs/{name}")
             if fields:
-                found[name] = _job(name, fields)
-        return found
+                jobs[name] = _job(name, fields)
+        return jobs
 
     def job(self, name: str) -> Job:
         """The job of that name.
@@ -180,25 +187,56 @@ class Directory:
             )
         return _job(name, fields)
 
-    def register(self, job: Job) -> None:
-        """Make ``job`` known. Idempotent.
+    def enter(self, job: Job) -> None:
+        """Make ``job`` known, and let it be alive for as long as this client of the tree lives. Idempotent.
 
-        What was said to or by an earlier job of that name, in another home, goes.
+        Of several jobs of one name that come at once exactly one enters: the one whose node was created first.
+        What an earlier process of the same home has left there is replaced: one at a time runs a home. What was
+        said to or by an earlier job of that name, in another home, goes.
 
         Raises:
             PipelineError: another job of that name runs, or the jobs would follow each other in a cycle.
         """
+        own = f"/jobs/{job.name}/runs/{job.identity}"
+        self._delete(own)
+        try:
+            self._tree.create(own, ephemeral=True, make_parents=True)
+            created = self._tree.get(own).created
+            if any(other < created for other in self._others(job)) or self._runs_older_release(job):
+                raise self._taken(job.name)
+            self._make_known(job)
+        except BaseException:
+            self._delete(own)
+            self._drop_unknown(job.name)
+            raise
+
+    def _others(self, job: Job) -> list[int]:
+        """When the runs of other homes under the name of ``job`` were created."""
+        path = f"/jobs/{job.name}/runs"
+        found = [self._tree.find(f"{path}/{run}") for run in self._children(path) if run != job.identity]
+        return [node.created for node in found if node is not None]
+
+    def _runs_older_release(self, job: Job) -> bool:
+        """Whether a process of release 0.1.0 runs another home under the name of ``job``."""
+        known = self._read(f"/jobs/{job.name}")
+        return known is not None and known["identity"] != job.identity and self._has_older_release(job.name)
+
+    def _has_older_release(self, job: str) -> bool:
+        return self._tree.find(f"/jobs/{job}/alive") is not None
+
+    def _taken(self, job: str) -> PipelineError:
+        known = self._read(f"/jobs/{job}")
+        where = f", in {known['home']}" if known else ""
+        return PipelineError(f"a job {job} runs already{where}: give this pipeline another name, or stop that one")
+
+    def _make_known(self, job: Job) -> None:
         known = self.jobs().get(job.name)
-        if known is not None and known.identity != job.identity and self.is_alive(job.name):
-            raise PipelineError(
-                f"a job {job.name} runs already, in {known.home}: give this pipeline another name, or "
-                "stop that one"
-            )
         self._write(f"/jobs/{job.name}", job.to_fields())
         # Registered first and checked afterwards: of several that close a cycle together the last one sees it.
         cycle = find_cycle({name: one.record for name, one in self.jobs().items()}, job.name)
         if cycle:
-            self._put_back(f"/jobs/{job.name}", None if known is None else known.to_fields())
+            self._put_back_job(job.name, known)
+            self._drop_unknown(job.name)
             raise PipelineError(
                 f"job {job.name} would follow itself: {drawn(cycle)}. Jobs that share epochs may not form a "
                 "cycle, because each would wait for an epoch of the other; put the loop into one job, with "
@@ -221,25 +259,22 @@ class Directory:
             self.withdraw(subject, job)
         self._delete(f"/jobs/{job}")
 
-    def show_alive(self, job: str) -> None:
-        """Say that ``job`` runs, for as long as this client of the tree lives.
-
-        A node that is there already belongs to a process that is gone, or to a lost session of this one, and goes
-        with it: it is replaced.
-        """
-        self._delete(f"/jobs/{job}/alive")
-        self._tree.create(f"/jobs/{job}/alive", ephemeral=True, make_parents=True)
-
     def is_alive(self, job: str) -> bool:
         """Whether a process runs ``job`` now."""
-        return self._tree.find(f"/jobs/{job}/alive") is not None
+        return bool(self._children(f"/jobs/{job}/runs")) or self._has_older_release(job)
 
     # -- alignment
 
-    def command(self, job: str) -> tuple[Command | None, int]:
+    def command(self, job: str) -> tuple[Heard | None, int]:
         """The newest command for ``job`` and its version in the tree (-1 if there is none)."""
-        node = self._tree.find(f"/jobs/{job}/command")
-        return (None, -1) if node is None else (from_fields(json.loads(node.data)), node.version)
+        path = f"/jobs/{job}/command"
+        node = self._tree.find(path)
+        if node is None:
+            return None, -1
+        try:
+            return from_fields(_parsed(path, node.data)), node.version
+        except LogCorrupt as damage:
+            return Unknown(0, str(damage)), node.version
 
     def give(self, job: str, command: Command, version: int) -> bool:
         """Give a command, if the newest one is still that of ``version``; False if somebody else was faster."""
@@ -281,7 +316,7 @@ class Directory:
 
     def _read(self, path: str) -> dict[str, Any] | None:
         node = self._tree.find(path)
-        return dict(json.loads(node.data)) if node is not None and node.data else None
+        return _parsed(path, node.data) if node is not None and node.data else None
 
     def _write(self, path: str, fields: Mapping[str, Any]) -> None:
         data = json.dumps(fields).encode()
@@ -290,6 +325,20 @@ class Directory:
         except NodeExists:
             if self._tree.get(path).data != data:
                 self._tree.set(path, data)
+
+    def _put_back_job(self, job: str, known: Job | None) -> None:
+        if known is not None:
+            self._write(f"/jobs/{job}", known.to_fields())
+        else:
+            self._tree.set(f"/jobs/{job}", b"")
+
+    def _drop_unknown(self, job: str) -> None:
+        """Remove the node of a job that nobody knows; not all at once: one that comes at this moment stays."""
+        path = f"/jobs/{job}"
+        if self._read(path) is None:
+            for empty in (f"{path}/runs", path):
+                with suppress(NoNode, NotEmpty):
+                    self._tree.delete(empty)
 
     def _put_back(self, path: str, fields: Mapping[str, Any] | None) -> None:
         if fields is None:
@@ -304,9 +353,24 @@ class Directory:
             return
 
 
+def _parsed(path: str, data: bytes) -> dict[str, Any]:
+    """The document of a node.
+
+    Raises:
+        LogCorrupt: it is none.
+    """
+    try:
+        return dict(json.loads(data))
+    except (ValueError, TypeError) as error:
+        raise LogCorrupt(
+            f"the shared tree is damaged: what is at {path} is no document ({error}). Stop the jobs that use it "
+            "and remove that node, or begin with an empty tree"
+        ) from error
+
+
 def _are_one(subject: Subject, known: Mapping[str, Any]) -> bool:
     """Whether another producer shares ``subject``."""
-    return subject.shared and bool(known["shared"]) and str(known["endpoint"]) == subject.endpoint
+    return subject.shared and bool(known["shared"]) and found(str(known["endpoint"])) == taken(subject.endpoint)
 
 
 def _job(name: str, fields: Mapping[str, Any]) -> Job:
@@ -317,4 +381,5 @@ def _job(name: str, fields: Mapping[str, Any]) -> Job:
         fields["follows"],
         tuple(fields["publishes"]),
         tuple(fields["segments"]),
+        fields.get("one_by_one"),
     )

@@ -26,7 +26,8 @@ Invariants, checked in `tests/property/test_alignment.py`:
 * a consumer is aligned only behind an `Align` that no `Abort` or `CatchUp` has followed;
 * it is aligned only at or behind the epoch that was named for it;
 * repeating the newest command, or giving an older one, changes nothing;
-* after `Abort` everything is as it was before the first command, but for the number.
+* after `Abort` everything is as it was before the first command, but for the number;
+* a command that cannot be made out changes nothing, and neither does it keep a later one from being obeyed.
 """
 
 from __future__ import annotations
@@ -79,7 +80,17 @@ class Abort:
     number: int
 
 
+@dataclass(frozen=True)
+class Unknown:
+    """What cannot be made out: a command of a newer release, or a damaged one. Nobody guesses: nothing changes."""
+
+    number: int
+    why: str
+
+
 Command = CatchUp | Align | Abort
+Heard = Command | Unknown
+"""What may be found where commands are given."""
 
 
 # -- facts
@@ -89,7 +100,7 @@ Command = CatchUp | Align | Abort
 class Commanded:
     """The coordinator's newest command was read."""
 
-    command: Command
+    command: Heard
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,9 @@ class Source:
         """The source after ``fact``."""
         match fact:
             case Commanded(command):
-                return self if command.number <= self.number else self._obey(command)
+                if isinstance(command, Unknown) or command.number <= self.number:
+                    return self
+                return self._obey(command)
             case Progressed(subject, position, completed):
                 return self._progress(subject, position, completed)
 
@@ -258,13 +271,24 @@ def to_fields(command: Command) -> dict[str, Any]:
             return {"command": "abort", "number": number}
 
 
-def from_fields(fields: Mapping[str, Any]) -> Command:
-    """The command of a document."""
-    number = fields["number"]
+def from_fields(fields: Mapping[str, Any]) -> Heard:
+    """The command of a document, or what is known of one that cannot be made out."""
+    number = fields.get("number")
+    if not isinstance(number, int):
+        return Unknown(0, "the command is damaged: it has no number")
+    try:
+        return _command(number, fields)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return Unknown(number, f"command {number} is damaged ({type(error).__name__}: {error})")
+
+
+def _command(number: int, fields: Mapping[str, Any]) -> Heard:
     match fields["command"]:
         case "catch up":
             return CatchUp(number, tuple(fields["subjects"]))
         case "align":
             return Align(number, {name: Epoch(start) for name, start in fields["start"].items()})
-        case _:
+        case "abort":
             return Abort(number)
+        case other:
+            return Unknown(number, f"command {number} is {other!r}, which this release does not know")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tidelock.cli.options import Commands, add, add_coordinator, at_least, seconds
+from tidelock.cli.options import Commands, add, add_coordinator, at_least, interval, seconds
 
 _PATIENCE = 60.0
 
@@ -96,7 +96,7 @@ def _add_cut(commands: Commands[Any]) -> None:
         "--log", required=True, metavar="URL", help="where the epochs are kept; the records stay in the topic"
     )
     cut.add_argument(
-        "--every", type=seconds, default=1.0, metavar="S", help="how long an epoch is, in seconds (default: 1)"
+        "--every", type=interval, default=1.0, metavar="S", help="how long an epoch is, in seconds (default: 1)"
     )
     cut.add_argument(
         "--starting",

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tidelock.cli.exits import BAD, GOOD
 from tidelock.cli.segment_table import epoch_text
+from tidelock.credentials import without_credentials
 from tidelock.runtime.backup import Backup, release
 from tidelock.runtime.backup import status as backup_status
 from tidelock.runtime.home import Home
@@ -24,21 +25,25 @@ def backup(args: argparse.Namespace) -> int:
     """Answer `tidelock backup`.
 
     Raises:
-        PipelineError: nothing has run in the home, or it has no backup to tell of.
+        PipelineError: nothing has run in the home, it has no backup to tell of, or another process copies it.
+        Fenced: the place belongs to a home that was restored from this one's copy.
         BackendUnavailable: the target does not work.
     """
     home = Home(args.home)
+    home.known()  # before anything is made where nothing has run
     console = Console(highlight=False, soft_wrap=True)
     if args.status:
         return _tell(home, console, as_json=args.json)
-    try:
-        done = asdict(Backup(home, args.to).copy())
-    finally:
-        release(home)  # one pass: nobody may come back for the next one
+    copying = Backup(home, args.to)
+    with copying.alone():
+        try:
+            done = asdict(copying.copy())
+        finally:
+            release(home)  # one pass: nobody may come back for the next one
     if args.json:
-        print(json.dumps({"url": args.to, **done}))
+        print(json.dumps({"url": without_credentials(args.to), **done}))
     else:
-        _print_pass(console, args.to, done)
+        _print_pass(console, without_credentials(args.to), done)
     return GOOD
 
 
@@ -83,7 +88,7 @@ def _gaps(segments: dict[str, Any]) -> Table:
 def table(first: str, *others: str) -> Table:
     """A table of names and numbers."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    made.add_column(first)
+    made.add_column(first, overflow="fold")
     for name in others:
-        made.add_column(name, justify="right")
+        made.add_column(name, justify="right", overflow="fold")
     return made

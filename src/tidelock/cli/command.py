@@ -6,9 +6,11 @@ Every command is imported when it is called, so that `tidelock --help` answers a
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 from tidelock.cli.alignment_commands import add_alignment
 from tidelock.cli.backup_commands import add_backups
@@ -16,6 +18,13 @@ from tidelock.cli.exits import exit_code
 from tidelock.cli.options import Commands, add, at_least
 from tidelock.cli.pipeline_commands import add_pipelines
 from tidelock.cli.planning_commands import add_planning
+from tidelock.credentials import FILE, PASSWORDS, has_password
+from tidelock.urls import masked
+
+_SEEN = (
+    "a password on the command line can be seen by everybody on this machine (ps): put it into "
+    f"${PASSWORDS}, or into the file that ${FILE} names"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,12 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: from argparse, for `--help`, `--version` and a command line that it refuses.
     """
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = _parser().parse_args(words)
+    if any(map(has_password, words)):
+        print(f"tidelock: {_SEEN}", file=sys.stderr)
     return exit_code(lambda: int(args.answer(args)))
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser, and those of its commands, that tells what it refuses without the passwords in it."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(masked(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="tidelock",
         description="Epoch logs between PySpark streaming queries: recovery that is fast and exactly once.",
     )

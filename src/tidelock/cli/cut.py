@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from tidelock.alignment.cutting import Cutter
 from tidelock.alignment.directory import Directory, Job, Subject
 from tidelock.cli.exits import GOOD
-from tidelock.cli.signals import Signals
 from tidelock.coordination import open_tree
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.kafka.location import Location, parse
 from tidelock.log import EpochLog, Retention
 from tidelock.log.json_records import describe_columns
+from tidelock.runtime.signals import Signals
 from tidelock.runtime.subscriptions import default_coordinator
 
 
@@ -75,7 +75,6 @@ def _known(args: argparse.Namespace, log: EpochLog) -> Iterator[None]:
     job = f"cut-{args.subject}"
     with open_tree(args.coordinator or default_coordinator()) as tree:
         known = Directory(tree)
-        known.register(Job(job, log.shown, log.header.id, {}, (args.subject,)))
+        known.enter(Job(job, log.shown, log.header.id, {}, (args.subject,)))
         known.publish(Subject(args.subject, log.url, log.header.schema, shared=False), job, log.url)
-        known.show_alive(job)
         yield

@@ -4,7 +4,8 @@
 1    it was done, and the answer is bad: a log is damaged, the demo's counts differ
 2    it could not be done: a wrong option, no such log, a server that does not answer
 70   a defect of Tidelock; the stack trace is for its developers
-130  interrupted from the keyboard
+130  interrupted from the keyboard: left before anything ran, or at once
+143  asked to end by SIGTERM before anything ran; a run that stops as it is asked to has done what it should: 0
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from tidelock.credentials import redacted
 from tidelock.errors import InternalError, TidelockError
 
 GOOD = 0
@@ -27,7 +29,7 @@ def exit_code(run: Callable[[], int]) -> int:
     try:
         return run()
     except InternalError as error:
-        traceback.print_exc()
+        print(redacted(traceback.format_exc()), end="", file=sys.stderr)
         return _tell(f"a defect of Tidelock, please report it: {error}", DEFECT)
     except TidelockError as error:
         return _tell(str(error), IMPOSSIBLE)
@@ -38,5 +40,5 @@ def exit_code(run: Callable[[], int]) -> int:
 
 
 def _tell(message: str, code: int) -> int:
-    print(f"tidelock: {message}", file=sys.stderr)
+    print(f"tidelock: {redacted(message)}", file=sys.stderr)
     return code

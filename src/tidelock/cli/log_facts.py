@@ -82,6 +82,7 @@ def _entry(manifest: Manifest) -> Facts:
             {"log": source.name, "id": source.log, "epochs": _pair(source.covers)} for source in manifest.inputs
         ],
         "published_at": manifest.published_at,
+        **({} if manifest.copy_of is None else {"copy_of": manifest.copy_of}),
     }
 
 

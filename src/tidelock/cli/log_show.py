@@ -111,9 +111,9 @@ def _cells(entry: Facts) -> dict[str, str]:
 def plain_table(first: str, *others: str) -> Table:
     """A table without lines, whose first column is text."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(first)
+    table.add_column(first, overflow="fold")
     for name in others:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     return table
 
 

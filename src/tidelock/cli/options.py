@@ -175,6 +175,17 @@ def seconds(text: str) -> float:
     return number
 
 
+def interval(text: str) -> float:
+    """A time in seconds that is not nothing, as a type for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return number
+
+
 def budget(text: str) -> float:
     """A budget, as a type for argparse.
 

@@ -53,6 +53,23 @@ def _add_run(commands: Commands[Any]) -> None:
     add_topology(run)
     run.add_argument("--backup", metavar="URL", help="copy checkpoints and logs there while it runs")
     run.add_argument("--epochs", type=at_least(1), metavar="N", help="stop when N epochs have gone through")
+    run.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="go on although operators that keep state have changed: you know that the old state fits",
+    )
+    run.add_argument(
+        "--drain",
+        action="store_true",
+        help="take what is there now, let it go through everywhere with all that it closes, and end",
+    )
+    how_much = run.add_mutually_exclusive_group()
+    how_much.add_argument(
+        "-v", "--verbose", action="store_true", help="a line every second, with all segments, instead of a table"
+    )
+    how_much.add_argument(
+        "-q", "--quiet", action="store_true", help="nothing but what goes wrong, and the last line"
+    )
     add_master(run)
     add_settings(run)
     run.set_defaults(answer=_run)

@@ -22,6 +22,7 @@ from tidelock.planning.choosing import Infeasible
 from tidelock.planning.document import read_model, write_model
 from tidelock.planning.model import Model
 from tidelock.planning.pipelines import Planned, anchors_of
+from tidelock.runtime.checking import check_before_spark, check_file
 from tidelock.runtime.home import Home
 from tidelock.runtime.loading import load
 from tidelock.runtime.pipeline import Pipeline
@@ -42,7 +43,9 @@ def plan_pipeline(args: argparse.Namespace) -> int:
         PlanError: the plan does not fit, or (for people) no plan fits the budget.
     """
     pipeline = load(args.file)
-    pipeline.topology()
+    home = None if args.home is None else Home(args.home)
+    check_before_spark(pipeline, home, plan=args.plan, cache=args.cache, out=args.out, apply=args.apply)
+    check_attributes(args, pipeline)
     # A sample needs all the cores that a run would have.
     master = None if args.budget is not None else "local[1]"
     with command_session(pipeline.name, args.conf, master=master, log=Path(os.devnull)) as spark:
@@ -116,18 +119,38 @@ def _within_budget(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSes
     return GOOD
 
 
-def attributes(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession) -> Model:
+def check_attributes(args: argparse.Namespace, pipeline: Pipeline) -> None:
+    """See that the attributes to plan with can be read, or could be kept when they are measured.
+
+    Raises:
+        PipelineError: they could not be kept.
+        PlanError: the file is wrong.
+    """
+    if args.topology is not None or args.budget is not None:
+        known = _known_attributes(args, pipeline)
+        if known is None:
+            check_file(topology_file(pipeline))
+
+
+def attributes(args: argparse.Namespace, pipeline: Pipeline, spark: SparkSession, *, quiet: bool = False) -> Model:
     """The attributes in the file given, or where `tidelock profile` puts them; measured now if there are none.
+
+    ``quiet``: the steps of measuring are not told.
 
     Raises:
         PlanError: the file is wrong.
     """
-    own = topology_file(pipeline)
-    if args.topology is not None or own.exists():
-        return read_topology(args.topology or own)
-    document = measured_aside(pipeline, spark, args.cache, quiet=args.json)
-    keep(document, own)
+    known = _known_attributes(args, pipeline)
+    if known is not None:
+        return known
+    document = measured_aside(pipeline, spark, args.cache, quiet=quiet)
+    keep(document, topology_file(pipeline))
     return read_model(document)
+
+
+def _known_attributes(args: argparse.Namespace, pipeline: Pipeline) -> Model | None:
+    own = topology_file(pipeline)
+    return read_topology(args.topology or own) if args.topology is not None or own.exists() else None
 
 
 def remember(home: Home, model: Model, budget: float, max_batch: int) -> None:

@@ -77,8 +77,8 @@ def _line(application: Application, connectors: tuple[int, ...]) -> Text:
 
 def _windows(application: Application, choice: Choice) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("connector")
-    table.add_column("next connector")
+    table.add_column("connector", overflow="fold")
+    table.add_column("next connector", overflow="fold")
     table.add_column("pending window", justify="right")
     segments = choice.configuration.segments
     for (start, end), tuples in zip(segments, choice.pending_windows, strict=True):

@@ -102,5 +102,5 @@ def _table(*left: str, right: tuple[str, ...] = ()) -> Table:
     for name in left:
         table.add_column(name, overflow="fold")
     for name in right:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     return table

@@ -55,6 +55,8 @@ def read_topology(path: Path) -> Model:
         return read_model(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise PlanError(f"there is no topology file {path}: `tidelock profile` writes one") from None
+    except OSError as error:
+        raise PlanError(f"the topology file {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{path} is not JSON: {error}") from error
     except PlanError as error:

@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tidelock.cli.planning_commands import SAMPLE
 from tidelock.cli.sessions import command_session
 from tidelock.planning.document import read_model
 from tidelock.planning.model import Model
+from tidelock.runtime.checking import check_before_spark
 from tidelock.runtime.home import Home
 from tidelock.runtime.loading import load
 from tidelock.runtime.pipeline import Pipeline
@@ -34,13 +35,13 @@ def answer_profile(args: argparse.Namespace) -> int:
         TidelockError: the pipeline cannot be measured.
     """
     pipeline = load(args.file)
-    pipeline.topology()
     out = args.out or topology_file(pipeline)
+    check_before_spark(pipeline, cache=args.cache, out=out, history=args.history)
     with (
         _scratch() as folder,
         command_session(pipeline.name, args.conf, master=args.master, log=folder / "spark.log") as spark,
     ):
-        document = measured(pipeline, spark, folder, args.epochs, args.history, args.cache, quiet=args.json)
+        document = measured(pipeline, spark, folder, args.epochs, args.history, args.cache)
     keep(document, out)
     if args.json:
         print(json.dumps({"file": str(out), **document}))
@@ -67,27 +68,34 @@ def measured(
     home: Path | None,
     cache: str | None,
     *,
-    quiet: bool,
+    quiet: bool = False,
 ) -> dict[str, Any]:
-    """The topology file of a pipeline, with progress on standard error."""
+    """The topology file of a pipeline; on standard error its warnings and, unless ``quiet``, each step."""
     failures = history(Home(home)) if home is not None else {}
-    console = Console(stderr=True, quiet=quiet)
-    with console.status("measuring") as status:
-        return profile(
-            pipeline,
-            spark,
-            folder,
-            epochs=epochs,
-            failures=failures,
-            cache=cache,
-            tell=lambda what: status.update(f"measuring {what}"),
-        )
+    console = Console(stderr=True)
+    with _steps(console, quiet=quiet) as tell:
+        document = profile(pipeline, spark, folder, epochs=epochs, failures=failures, cache=cache, tell=tell)
+    for warning in document.get("warnings", []):
+        console.print(Text.assemble(("warning", "yellow"), f"  {warning}"), soft_wrap=True)
+    return document
 
 
 def measured_aside(pipeline: Pipeline, spark: SparkSession, cache: str | None, *, quiet: bool) -> dict[str, Any]:
     """The same, in a directory that goes."""
     with _scratch() as folder:
         return measured(pipeline, spark, folder, SAMPLE, None, cache, quiet=quiet)
+
+
+@contextmanager
+def _steps(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Tells what is being measured: in one line that changes on a terminal, in a line for each step elsewhere."""
+    if quiet:
+        yield lambda what: None
+    elif console.is_terminal:
+        with console.status("measuring") as status:
+            yield lambda what: status.update(f"measuring {what}")
+    else:
+        yield lambda what: console.print(Text(f"measuring {what}"), soft_wrap=True)
 
 
 @contextmanager
@@ -102,7 +110,7 @@ def _scratch() -> Iterator[Path]:
 def _show(model: Model, document: dict[str, Any], out: Path) -> None:
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("operator")
+    table.add_column("operator", overflow="fold")
     for name in ("rows/s", "selectivity", "µs/row", "bytes/row", "state", "failures/day"):
         table.add_column(name, justify="right")
     for operator, rate in zip(model.operators, model.rates, strict=True):

@@ -14,7 +14,9 @@ from tidelock.cli.backup import table
 from tidelock.cli.exits import GOOD
 from tidelock.cli.options import asked_logs
 from tidelock.cli.segment_table import epoch_text
+from tidelock.credentials import without_credentials
 from tidelock.runtime.events import Events
+from tidelock.runtime.holding import check_place
 from tidelock.runtime.home import Home
 from tidelock.runtime.restore import Restored, RestoredSegment
 from tidelock.runtime.restore import restore as restored_from
@@ -28,8 +30,10 @@ def restore(args: argparse.Namespace) -> int:
         BackendUnavailable: the copy cannot be read.
     """
     home = Home(args.home, asked_logs(args))
+    check_place(home.root)
+    home.places.check_urls()
     report = restored_from(args.backup, home)
-    Events(home).add("restored", None, f"from {args.backup}: {_positions(report)}")
+    Events(home).add("restored", None, f"from {without_credentials(args.backup)}: {_positions(report)}")
     if args.json:
         print(json.dumps({"home": str(home.root), **facts(report)}))
     else:

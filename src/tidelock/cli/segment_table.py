@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
@@ -31,30 +31,38 @@ _LOUD = {
     "gave up": "bold red",
     "segment recovered": "green",
     "backup failed": "red",
+    "backup displaced": "bold red",
+    "snapshot failed": "red",
+    "state lost": "red",
+    "set aside": "red",
+    "executor lost": "red",
 }
-_LONGEST_ERROR = 60
-
 _COLUMNS: Sequence[tuple[str, Any, int]] = (  # the widths keep a live table from jumping
-    ("segment", "left", 10),
+    ("segment", "left", 8),
     ("state", "left", 10),
-    ("epoch", "right", 6),
+    ("epoch", "right", 5),
     ("behind", "right", 6),
-    ("rows/s", "right", 9),
+    ("rows/s", "right", 7),
     ("state rows", "right", 10),
     ("log", "right", 8),
     ("restarts", "right", 8),
-    ("last error", "left", 10),
 )
 
 
-def segment_table(segments: Iterable[Mapping[str, Any]]) -> Table:
-    """A row for each segment of a status document."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def segment_table(segments: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """A row for each segment of a status document; below them what last went wrong, whole."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name, side, width in _COLUMNS:
-        table.add_column(name, justify=side, min_width=width, no_wrap=True)
+        # A name that finds no room goes on in the next line; it is never cut off.
+        table.add_column(name, justify=side, min_width=width, overflow="fold")
     for segment in segments:
         table.add_row(*_cells(segment))
-    return table
+    errors = [
+        Text.assemble(("last error", "red"), f"  {segment['name']}: {' '.join(segment['last_error'].split())}")
+        for segment in segments
+        if segment["last_error"]
+    ]
+    return Group(table, *errors)
 
 
 def _cells(segment: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -66,7 +74,6 @@ def _cells(segment: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield f"{segment['state_rows']:,}"
     yield decimal(segment["log_bytes"]) if segment["log_bytes"] else "-"
     yield Text(str(segment["restarts"]), style="yellow" if segment["restarts"] else "")
-    yield Text(shortened(segment["last_error"] or "", _LONGEST_ERROR), style="red")
 
 
 def epoch_text(epoch: int) -> str:
@@ -82,6 +89,11 @@ def shortened(text: str, longest: int) -> str:
     """
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def is_bad_news(kind: str) -> bool:
+    """Whether an event of this kind tells of something that went wrong."""
+    return "red" in _LOUD.get(kind, "")
 
 
 def event_text(event: Mapping[str, Any]) -> Text:

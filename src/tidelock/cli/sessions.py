@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidelock.cli.java import check_java
-from tidelock.spark.failures import told_shortly
+from tidelock.spark.failures import is_gone, keep_loss_short, told_if_gone, told_shortly
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.session import session
 
@@ -31,23 +33,50 @@ def command_session(
     Raises:
         PipelineError: there is no Java.
         BatchFailed: Spark refuses to start; the message has its words.
+        BackendUnavailable: its JVM went away meanwhile.
     """
     check_java()
     with _logged_to(log):
-        with _output_to(log), told_shortly(f"Spark cannot be started (it may say more in {log})"):
+        with (
+            _kept_interrupt(),
+            _output_to(log),
+            told_shortly(f"Spark cannot be started (it may say more in {log})"),
+        ):
             spark = session(name, master=master, settings={**_QUIET, **dict(settings)})
         spark.sparkContext.setLogLevel("ERROR")
+        keep_loss_short(spark)
         try:
-            yield spark
+            with told_if_gone(spark):
+                yield spark
         finally:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception:  # without a JVM there is nothing to stop, and nothing new to tell
+        if not is_gone(spark):
+            raise
+
+
+@contextmanager
+def _kept_interrupt() -> Iterator[None]:
+    """Let Ctrl-C mean afterwards what it meant before: PySpark would have it cancel all jobs under the run."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
     """Lead standard output and standard error, as processes see them, to a file."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # there is no room: what is left to write has to wait
+            stream.flush()
     kept = [os.dup(number) for number in (1, 2)]
     with log.open("ab") as file:
         for number in (1, 2):
@@ -63,13 +92,38 @@ def _output_to(log: Path) -> Iterator[None]:
 @contextmanager
 def _logged_to(log: Path) -> Iterator[None]:
     logger = logging.getLogger("py4j")
-    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
+    handler = _Noted(log, encoding="utf-8", delay=True)
     handler.setLevel(logging.WARNING)
     logger.addHandler(handler)
     before, logger.propagate = logger.propagate, False
+
+    def is_anothers(record: logging.LogRecord) -> bool:
+        # Some of what Py4J has to say of a broken connection it says through the root of all loggers.
+        ours = record.module == "java_gateway"
+        if ours:
+            handler.handle(record)
+        return not ours
+
+    logging.getLogger().addFilter(is_anothers)
     try:
         yield
     finally:
+        logging.getLogger().removeFilter(is_anothers)
         logger.propagate = before
         logger.removeHandler(handler)
         handler.close()
+
+
+class _Noted(logging.FileHandler):
+    """Adds to a file what there is room for. What is only noted ends nothing and is not worth a stack trace."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # it opens the file, too
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):  # it writes what is left to write, and is closed all the same
+            super().close()

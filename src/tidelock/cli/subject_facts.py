@@ -10,6 +10,7 @@ from tidelock.cli.log_facts import log_facts, type_name
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
+from tidelock.log.merging import MOST
 from tidelock.urls import masked
 
 Facts = dict[str, Any]
@@ -92,6 +93,8 @@ def _consumer(known: Directory, log: EpochLog, job: Job, subject: str) -> Facts:
         "state": source.consumers[subject].state.value,
         "epoch": cursor,
         "lag": max(0, newest - (BEFORE_FIRST if cursor is None else cursor)),
+        "epochs_per_batch": 1 if job.one_by_one else MOST,
+        "one_by_one": job.one_by_one,
         "mapping": [(row["taken"][subject], row["epoch"]) for row in rows],
     }
 

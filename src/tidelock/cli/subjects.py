@@ -10,9 +10,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tidelock.alignment.machine import State
 from tidelock.cli.exits import GOOD
 from tidelock.cli.log_show import epochs_text, moment_text, plain_table
 from tidelock.cli.subject_facts import Facts, subject_facts, subjects_facts
+from tidelock.credentials import without_credentials
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
 from tidelock.runtime.subscriptions import default_coordinator, directory
@@ -22,11 +24,12 @@ def subjects(args: argparse.Namespace) -> int:
     """Answer `tidelock subjects`."""
     with directory(args.coordinator) as known:
         facts = subjects_facts(known)
-    where = args.coordinator or default_coordinator()
+    where = without_credentials(args.coordinator or default_coordinator())
     if args.json:
         print(json.dumps({"coordinator": where, "subjects": facts}))
         return GOOD
-    console = Console(highlight=False)
+    # A place is a word, however narrow the screen is: what is printed may be copied.
+    console = Console(highlight=False, soft_wrap=not facts)
     console.print(_list(facts) if facts else f"nothing is published in {where}")
     return GOOD
 
@@ -39,7 +42,7 @@ def show(args: argparse.Namespace) -> int:
         print(json.dumps(facts))
         return GOOD
     console = Console(highlight=False)
-    for page in (_summary(facts), _producers(facts), _consumers(facts), _epochs(facts)):
+    for page in (_summary(facts), _producers(facts), _consumers(facts), _one_by_one(facts), _epochs(facts)):
         if page is not None:
             console.print(page, "")
     return GOOD
@@ -98,11 +101,27 @@ def _producers(facts: Facts) -> RenderableType:
 def _consumers(facts: Facts) -> RenderableType | None:
     if not facts["consumers"]:
         return None
-    table = plain_table("consumer", "runs", "state", "finished epoch", "behind")
+    table = plain_table("consumer", "runs", "state", "finished epoch", "behind", "epochs in a batch")
     for fact in facts["consumers"]:
-        cells = (_yes(fact["alive"]), fact["state"], _number(fact["epoch"]), str(fact["lag"]))
+        cells = (_yes(fact["alive"]), fact["state"], _number(fact["epoch"]), str(fact["lag"]), _at_once(fact))
         table.add_row(Text(fact["job"]), *cells)
     return table
+
+
+def _at_once(fact: Facts) -> str:
+    if fact["state"] != State.ALIGNED.value:
+        return "all there are"
+    return "1" if fact["one_by_one"] else f"1, or up to {fact['epochs_per_batch']}"
+
+
+def _one_by_one(facts: Facts) -> RenderableType | None:
+    """For each consumer that takes epochs one by one when it is aligned, why."""
+    whys = [
+        f"{fact['job']} takes one epoch in a batch when it is aligned, however far behind: {fact['one_by_one']}"
+        for fact in facts["consumers"]
+        if fact["one_by_one"]
+    ]
+    return Text("\n".join(whys)) if whys else None
 
 
 def _epochs(facts: Facts) -> RenderableType | None:

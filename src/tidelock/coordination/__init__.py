@@ -22,6 +22,7 @@ from tidelock.coordination.errors import (
 from tidelock.coordination.lease import Lease
 from tidelock.coordination.tree import Event, EventKind, Node, Tree, Watch
 from tidelock.errors import PipelineError
+from tidelock.extras import check_url
 
 __all__ = [
     "BadVersion",
@@ -39,25 +40,24 @@ __all__ = [
     "SessionExpired",
     "Tree",
     "Watch",
+    "check_tree_url",
     "open_tree",
 ]
 
 
-def _zookeeper_tree(url: str, session_timeout: float) -> Tree:
-    """A tree on ZooKeeper; the package for it is loaded with the first one."""
-    try:
-        from tidelock.coordination.zookeeper import ZooKeeperTree
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] != "kazoo":
-            raise
-        raise PipelineError("trees on ZooKeeper need the package kazoo: install tidelock[zookeeper]") from missing
-    return ZooKeeperTree.from_url(url, session_timeout)
+def _zookeeper(url: str) -> Callable[[float], Tree]:
+    """A place on ZooKeeper; the package for it is loaded with the first one."""
+    check_url(url)
+    from tidelock.coordination.zookeeper import ZooKeeperTree
+
+    return ZooKeeperTree.at(url)
 
 
-_BACKENDS: dict[str, Callable[[str, float], Tree]] = {
-    "embedded": EmbeddedTree.from_url,
-    "zookeeper": _zookeeper_tree,
+_BACKENDS: dict[str, Callable[[str], Callable[[float], Tree]]] = {
+    "embedded": EmbeddedTree.at,
+    "zookeeper": _zookeeper,
 }
+"""By scheme: what reads a URL, and gives what opens the tree there."""
 
 
 def open_tree(url: str, *, session_timeout: float = 10.0) -> Tree:
@@ -70,10 +70,23 @@ def open_tree(url: str, *, session_timeout: float = 10.0) -> Tree:
         PipelineError: the URL is malformed or its scheme unknown.
         BackendUnavailable: the backend does not answer.
     """
+    return _placed(url)(session_timeout)
+
+
+def check_tree_url(url: str) -> None:
+    """See that `url` names a tree that could be opened; nothing is.
+
+    Raises:
+        PipelineError: the URL is malformed, its scheme unknown, or the package for it not installed.
+    """
+    _placed(url)
+
+
+def _placed(url: str) -> Callable[[float], Tree]:
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in _BACKENDS:
         known = ", ".join(f"{name}:" for name in sorted(_BACKENDS))
         # What follows the scheme may hold a password.
         shown = f"{scheme}://..." if "@" in url else url
         raise PipelineError(f"no coordination backend for {shown!r}: use one of {known}")
-    return _BACKENDS[scheme](url, session_timeout)
+    return _BACKENDS[scheme](url)

@@ -20,9 +20,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import BackendUnavailable, TidelockError
 from tidelock.kafka.errors import is_missing_topic, is_refusal, translate
 from tidelock.kafka.location import Location
@@ -34,6 +43,10 @@ _PAUSE = 0.05
 _LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _POLL = 0.005
 _TOLD_AT_ONCE = 5
+_NO_IDENTITY = "A" * 22
+"""How the client writes the number that brokers without identities give every topic: zero, in base 64."""
+
+_OUT_OF_REACH = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 _FILES = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
 
 
@@ -59,11 +72,20 @@ class MissingTopic(Exception):
     """There is no such topic."""
 
 
+class MissingRecords(Exception):
+    """A partition begins behind the offset ``at`` that is to be read, or ends before what is to be read does."""
+
+    def __init__(self, at: int, low: int, end: int) -> None:
+        super().__init__(at, low, end)
+        self.at, self.low, self.end = at, low, end
+
+
 class Brokers:
     """The brokers of a cluster, for this process. Thread-safe; opens connections when they are needed."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, who: Credentials | None = None) -> None:
         self.location = location
+        self._who = who
         self.sending = threading.Lock()
         """Held by whoever sends several records that have to stay in order."""
         self._reading = threading.Lock()
@@ -179,6 +201,42 @@ class Brokers:
 
         return self._patiently(ask)
 
+    def identity(self, topic: str) -> str | None:
+        """What tells a topic from others that have its name before or after it; None if the brokers do not say.
+
+        Raises:
+            MissingTopic: there is no such topic.
+            BackendUnavailable: no answer in time.
+        """
+        wanted = TopicCollection([topic])
+
+        def ask(patience: float) -> str:
+            answers = self._admin.describe_topics(wanted, request_timeout=patience)
+            return str(answers[topic].result().topic_id)
+
+        found = self._patiently(ask, topic)
+        return None if found == _NO_IDENTITY else found
+
+    def insist(self, ask: Callable[[], Answer]) -> Answer:
+        """What ``ask`` gets from a topic that was there before.
+
+        Brokers that have just started may not know of their topics yet. So that it is missing is not believed
+        before they have said so for as long as they may be away.
+
+        Raises:
+            MissingTopic: there is no such topic any more.
+        """
+        deadline = None
+        while True:
+            try:
+                return ask()
+            except MissingTopic:
+                # Counted from here: to learn it the first time may have taken as long.
+                deadline = deadline or time.monotonic() + self.location.timeout
+                if time.monotonic() + _PAUSE > deadline:
+                    raise
+                time.sleep(_PAUSE)
+
     def admin(self, ask: Callable[[AdminClient, float], Answer]) -> Answer:
         """What ``ask`` gets from the administrative client; errors are in our words."""
         return self._patiently(lambda patience: ask(self._admin, patience))
@@ -201,9 +259,11 @@ class Brokers:
     # -- reading
 
     def read(self, topic: str, partition: int, first: int, last: int) -> list[Any]:
-        """The records of a partition from one offset to another, both included; fewer if some are gone.
+        """The records of a partition from one offset to another, both included.
 
         Raises:
+            MissingTopic: there is no such topic.
+            MissingRecords: some of these offsets are before the beginning of the partition, or behind its end.
             BackendUnavailable: they do not arrive in time.
         """
         with self._reading:
@@ -212,29 +272,44 @@ class Brokers:
                 # A client that meets a topic for the first time takes its time to learn where it is.
                 self._patiently(lambda patience: reader.list_topics(topic, timeout=patience))
                 self._read.add(topic)
-            reader.assign([TopicPartition(topic, partition, first)])
             try:
-                return list(self._until(reader, last))
+                return list(self._until(reader, TopicPartition(topic, partition, first), last))
+            except MissingTopic:
+                self._read.discard(topic)  # the client keeps in mind that it is missing, until it is asked again
+                raise
             finally:
                 reader.unassign()
 
-    def _until(self, reader: Consumer, last: int) -> Iterator[Any]:
-        deadline = time.monotonic() + self.location.timeout
-        at = -1
-        while at < last:
-            message = reader.poll(_PAUSE)
+    def _until(self, reader: Consumer, start: TopicPartition, last: int) -> Iterator[Any]:
+        reader.assign([start])
+        deadline, at = time.monotonic() + self.location.timeout, start.offset
+        while at <= last:
+            message: Any = reader.poll(_PAUSE)
             error = None if message is None else message.error()
-            if error is not None and (error.code() == KafkaError._AUTO_OFFSET_RESET or is_missing_topic(error)):
-                return
-            if error is not None and is_refusal(error):
-                raise self.translate(error)
-            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-            if message is not None and (error is None or at_end):
-                at, deadline = message.offset() or 0, time.monotonic() + self.location.timeout
-                if at <= last and not at_end:
+            if message is not None and error is None:
+                at, deadline = message.offset() + 1, time.monotonic() + self.location.timeout
+                if at <= last + 1:
                     yield message
+            elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+                at = message.offset()
+                if at <= last:
+                    self._check_there(start, at, last)
+            elif error is not None and is_refusal(error):
+                raise self.translate(error)
             elif time.monotonic() > deadline:
+                self._check_there(start, at, last)
                 raise self.translate(error or KafkaError(KafkaError._TIMED_OUT))
+            elif error is not None and (error.code() in _OUT_OF_REACH or is_missing_topic(error)):
+                self._check_there(start, at, last)
+                reader.assign([TopicPartition(start.topic, start.partition, at)])
+
+    def _check_there(self, start: TopicPartition, at: int, last: int) -> None:
+        """See whether what does not arrive is there at all: brokers say it only to who asks for it."""
+        if self.partitions(start.topic) <= start.partition:
+            raise MissingTopic(start.topic)
+        low, end = self.bounds(start.topic, start.partition)
+        if low > at or end <= last:
+            raise MissingRecords(at, low, end)
 
     def follower(self, topic: str, offset: int) -> Consumer:
         """A client of its own that is always about to read the next record of a topic's only partition."""
@@ -304,18 +379,18 @@ class Brokers:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
         }
-        return given | security(here)
+        return given | security(here, self._who)
 
 
-def security(location: Location) -> dict[str, Any]:
+def security(location: Location, who: Credentials | None) -> dict[str, Any]:
     """How a client proves who it is, and sees who the brokers are."""
-    protocol = ("SASL_" if location.user else "") + ("SSL" if location.tls else "PLAINTEXT")
+    protocol = ("SASL_" if who else "") + ("SSL" if location.tls else "PLAINTEXT")
     given: dict[str, Any] = {"security.protocol": protocol}
-    if location.user:
+    if who:
         given |= {
             "sasl.mechanism": location.mechanism,
-            "sasl.username": location.user,
-            "sasl.password": location.password or "",
+            "sasl.username": who.user or "",
+            "sasl.password": who.password or "",
         }
     return given | {_FILES[name]: file for name, file in location.files}
 
@@ -328,14 +403,26 @@ def _may_pass(error: KafkaError) -> bool:
     )
 
 
-_connected: dict[Location, Brokers] = {}
+Identity = tuple[Location, Credentials | None]
+
+_connected: dict[Identity, Brokers] = {}
 _connecting = threading.Lock()
+
+
+def identify(location: Location) -> Identity:
+    """A place, and who we are there: what belongs to one is not for the other.
+
+    Raises:
+        PipelineError: what was said about credentials cannot be understood.
+    """
+    return location, credentials_for(location.url)
 
 
 def connect(location: Location) -> Brokers:
     """The brokers of ``location``, one object per process. Nothing is sent yet."""
+    brokers, who = identity = identify(location.brokers)
     with _connecting:
-        return _connected.setdefault(location.brokers, Brokers(location.brokers))
+        return _connected.setdefault(identity, Brokers(brokers, who))
 
 
 def at_fork(forget: Callable[[], object]) -> None:

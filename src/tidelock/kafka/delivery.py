@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidelock.errors import Fenced, TidelockError
-from tidelock.kafka.brokers import Brokers, connect
+from tidelock.kafka.brokers import Brokers, MissingRecords, connect
 from tidelock.kafka.location import Location
 from tidelock.kafka.topics import delete_before, ensure, ensure_any
 
@@ -110,9 +110,11 @@ class TopicWriter:
         return producer
 
     def _newest(self, brokers: Brokers) -> Mapping[str, Any] | None:
-        (first,), (end,) = brokers.beginnings(self._notes), brokers.ends(self._notes)
-        notes = brokers.read(self._notes, 0, first, end - 1) if end > first else []
-        return dict(json.loads(notes[-1].value())) if notes else None
+        while True:
+            (first,), (end,) = brokers.beginnings(self._notes), brokers.ends(self._notes)
+            with suppress(MissingRecords):  # a writer before this one is still tidying up
+                notes = brokers.read(self._notes, 0, first, end - 1) if end > first else []
+                return dict(json.loads(notes[-1].value())) if notes else None
 
     def _tidy(self) -> None:
         """Now and then have all notes deleted but the newest."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tidelock.credentials import HINT
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
 from tidelock.kafka.location import Location
 
@@ -46,7 +47,7 @@ def translate(error: KafkaError, location: Location, trouble: KafkaError | None 
     told = _first_line(error.str())
     if is_refusal(error):
         return PipelineError(
-            f"{location.shown}: the brokers refuse this user or password, or what it asks for ({told})"
+            f"{location.shown}: the brokers refuse this user or password, or what it asks for ({told}): {HINT}"
         )
     if error.code() in _TOO_LARGE:
         return PipelineError(

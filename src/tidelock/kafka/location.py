@@ -1,4 +1,4 @@
-"""What a Kafka URL says. Pure.
+"""What a Kafka URL says.
 
     kafka://[user[:password]@]host[:port][,host[:port]...]/path...[?option=value&...]
 
@@ -16,11 +16,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote, urlencode
 
+from tidelock.credentials import taken
 from tidelock.errors import PipelineError
-from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout
+from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout, split
 
 _PORT = 9092
 _OPTIONS = {"timeout", "replication", "partitions", "mechanism", "ca", "cert", "key"}
@@ -45,8 +46,6 @@ class Location:
     hosts: tuple[tuple[str, int], ...]
     path: str = ""
     tls: bool = False
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
     mechanism: str = "PLAIN"
     timeout: float = 10.0
     replication: int | None = None
@@ -55,13 +54,14 @@ class Location:
 
     @property
     def url(self) -> str:
-        """The URL that `parse` reads; it holds the password."""
-        return self._url(self.password)
+        """The URL that `parse` reads; it holds no credentials."""
+        path = f"/{quote(self.path)}" if self.path else ""
+        return f"{'kafkas' if self.tls else 'kafka'}://{self.servers}{path}{self._query}"
 
     @property
     def shown(self) -> str:
-        """The URL for people: without the password."""
-        return self._url("***" if self.password else None)
+        """The URL for people."""
+        return self.url
 
     @property
     def servers(self) -> str:
@@ -81,8 +81,8 @@ class Location:
         """The brokers themselves: the same for everything that is there."""
         return replace(self, path="", replication=None, partitions=4)
 
-    def _url(self, password: str | None) -> str:
-        who = quote(self.user or "", safe="") + (f":{quote(password, safe='*')}" if password else "")
+    @property
+    def _query(self) -> str:
         given: dict[str, str] = dict(self.files)
         if self.timeout != 10.0:
             given["timeout"] = f"{self.timeout:g}"
@@ -92,10 +92,7 @@ class Location:
             given["partitions"] = str(self.partitions)
         if self.mechanism != "PLAIN":
             given["mechanism"] = self.mechanism
-        path = f"/{quote(self.path)}" if self.path else ""
-        query = f"?{urlencode(sorted(given.items()), safe='/')}" if given else ""
-        scheme = "kafkas" if self.tls else "kafka"
-        return f"{scheme}://{f'{who}@' if who else ''}{self.servers}{path}{query}"
+        return f"?{urlencode(sorted(given.items()), safe='/')}" if given else ""
 
 
 def parse_servers(servers: str) -> Location:
@@ -111,23 +108,19 @@ def parse_servers(servers: str) -> Location:
 
 
 def parse(url: str) -> Location:
-    """The place that ``url`` names.
+    """The place that ``url`` names; credentials in it are kept in this process's memory.
 
     Raises:
         PipelineError: it is not a Kafka URL; the message says what is wrong with it.
     """
-    parts = urlsplit(url)
+    parts = split(taken(url))
     if parts.scheme not in ("kafka", "kafkas") or not parts.netloc:
         raise PipelineError(f"{masked(url)} is not the URL of Kafka brokers: write {_EXAMPLE}")
-    who, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = who.partition(":")
     options = parse_options(url, parts.query, _OPTIONS, "Kafka")
     return Location(
-        hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in hosts.split(",")),
+        hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in parts.netloc.split(",")),
         path=_path(url, unquote(parts.path).strip("/")),
         tls=parts.scheme == "kafkas",
-        user=unquote(user) or None,
-        password=unquote(password) or None,
         mechanism=_mechanism(url, options.get("mechanism", "PLAIN")),
         timeout=parse_timeout(url, options.get("timeout", "10")),
         replication=_count(url, "replication", options["replication"]) if "replication" in options else None,

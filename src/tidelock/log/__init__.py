@@ -1,6 +1,6 @@
 """The epoch log: rules (`window`), format (`entry`, `parts`, `sealed`), stores, and the log itself."""
 
-from tidelock.errors import PipelineError
+from tidelock.extras import check_url
 from tidelock.log.files import FileStore
 from tidelock.log.log import EpochLog, LogWriter
 from tidelock.log.store import LogStore, open_store, register_store
@@ -19,23 +19,17 @@ __all__ = [
 
 def _redis_store(url: str) -> LogStore:
     """A log in Redis; the package for it is loaded with the first one."""
-    try:
-        from tidelock.log.redis_store import RedisStore
-    except ModuleNotFoundError as missing:
-        if missing.name != "redis":
-            raise
-        raise PipelineError("logs in Redis need the package redis: install tidelock[redis]") from missing
+    check_url(url)
+    from tidelock.log.redis_store import RedisStore
+
     return RedisStore(url)
 
 
 def _kafka_store(url: str) -> LogStore:
     """A log in Kafka; the package for it is loaded with the first one."""
-    try:
-        from tidelock.log.kafka_store import KafkaStore
-    except ModuleNotFoundError as missing:
-        if missing.name != "confluent_kafka":
-            raise
-        raise PipelineError("logs in Kafka need the package confluent-kafka: install tidelock[kafka]") from missing
+    check_url(url)
+    from tidelock.log.kafka_store import KafkaStore
+
     return KafkaStore(url)
 
 

@@ -9,16 +9,20 @@ checksums), so that a log can be read with nothing but this description and an A
      "inputs": [{"log": "<id>", "name": "words", "covers": [5, 7]}], "offsets": [...],
      "watermark": {"before": 0, "after": 1000, "columns": {"ts": 10000}} | null,
      "query": "<query id>", "batch": 7, "published_at": 1700000000.0}
+
+A copy of an entry of another log (dead letters) says of which one it is, in a field ``copy_of``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidelock.epochs import Epoch, EpochRange
+from tidelock.inside import relative_name
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.window import Entry, InputRange
 
@@ -65,6 +69,7 @@ class Manifest:
     query: str = ""
     batch: int = 0
     published_at: float = 0.0
+    copy_of: Mapping[str, Any] | None = None
 
     @property
     def rows(self) -> int:
@@ -81,6 +86,21 @@ class Manifest:
         """The entry as the rules of the window see it."""
         offsets = json.dumps(self.offsets, sort_keys=True)
         return Entry(self.covers, self.query, self.batch, self.inputs, offsets, self.published_at)
+
+    @property
+    def content(self) -> list[list[int]]:
+        """What tells the rows from other rows: rows, bytes and checksum of every part, whatever it is called."""
+        return sorted([part.rows, part.bytes, part.crc32] for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """What tells the entry from others, also from one of the same epochs that was made before or after it.
+
+        The same work with the same rows has the same one, however often it was published.
+        """
+        lineage = [[i.log, i.name, *_pair(i.covers)] for i in self.inputs]
+        facts = [_pair(self.covers), self.query, self.batch, lineage, self.offsets, self.content]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def encode(self) -> bytes:
         """The bytes that :meth:`decode` reads."""
@@ -103,6 +123,7 @@ class Manifest:
                 "query": self.query,
                 "batch": self.batch,
                 "published_at": self.published_at,
+                **({} if self.copy_of is None else {"copy_of": self.copy_of}),
             }
         )
 
@@ -122,13 +143,14 @@ class Manifest:
             log=fields["log"],
             covers=_range(fields["covers"]),
             schema=fields["schema"],
-            parts=tuple(Part(**part) for part in fields["parts"]),
+            parts=tuple(Part(**{**part, "file": relative_name(part["file"])}) for part in fields["parts"]),
             inputs=tuple(InputRange(i["log"], i["name"], _range(i["covers"])) for i in fields["inputs"]),
             offsets=tuple(fields["offsets"]),
             watermark=fields["watermark"] and Watermark(**fields["watermark"]),
             query=fields["query"],
             batch=fields["batch"],
             published_at=fields["published_at"],
+            copy_of=fields.get("copy_of"),
         )
 
 

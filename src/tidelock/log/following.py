@@ -24,7 +24,7 @@ from typing import Any
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.log.log import EpochLog
 from tidelock.log.meetings import Meetings
-from tidelock.log.merging import Pace, Position, Waiting, ahead, is_full, newer, next_position, silent
+from tidelock.log.merging import Pace, Position, Waiting, ahead, newer, next_position, silent, steps_ahead
 from tidelock.log.rounds import Reading
 from tidelock.log.sealed import seal, unseal
 from tidelock.placing import put_file
@@ -42,6 +42,7 @@ class Instruction:
         patience: For how many seconds an aligned job waits for a subject that is silent.
         closing: The query is about to be stopped: nothing is waited for.
         last: An epoch that a job with a single subject, and no other source, is not to pass.
+        merges: An aligned job that is far behind may take several epochs in one batch: that changes nothing.
     """
 
     aligned: Mapping[str, Epoch] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Instruction:
     patience: float = 10.0
     closing: bool = False
     last: Epoch | None = None
+    merges: bool = False
 
     def write(self, path: str | Path) -> None:
         """Put it at ``path``; atomic."""
@@ -86,6 +88,7 @@ class Follower:
         group: what the sources of the query have in common, and no other query has.
         instructions: gives the instruction of the moment.
         mixed: the query has other sources too, which would begin a batch without waiting for this one.
+        consumers: by the identities of the logs, the names of the query's cursors on them.
         clock: seconds that never go back.
     """
 
@@ -96,8 +99,10 @@ class Follower:
         instructions: Callable[[], Instruction],
         *,
         mixed: bool = False,
+        consumers: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._consumers = consumers or {}
         self._readings = {log.header.id: Reading(log) for log in sorted(logs, key=lambda log: log.header.id)}
         self._document = f"round/{group}"
         self._instructions = instructions
@@ -108,12 +113,22 @@ class Follower:
         self._still_since: float | None = None
         self._waiting = Waiting()
         self._met: tuple[list[str], Meetings] | None = None
+        self._present: Position | None = None
 
     def first(self, starting: str) -> Position:
-        """The position from which a new query starts: before the `earliest` epochs, or behind the `latest`."""
+        """The position from which a new query starts: before the `earliest` epochs, or behind the `latest`.
+
+        Nothing behind it goes any more: the consumers are registered before the logs are looked at.
+        """
+        for name, consumer in self._consumers.items():
+            self._readings[name].log.register(consumer)
         if starting == "latest":
             return {name: self._newest(reading) for name, reading in self._readings.items()}
         return {name: reading.before() for name, reading in self._readings.items()}
+
+    def stop_at_present(self) -> None:
+        """From now on take no step beyond what is published at this moment, and wait for nothing on the way."""
+        self._present = {name: self._newest(reading) for name, reading in self._readings.items()}
 
     def newest(self, log: str) -> Epoch:
         """The newest epoch of a log."""
@@ -150,10 +165,11 @@ class Follower:
         key, start, end = unseal(data, f"{self._first_log.shown}: {self._document}", _decision)
         if key != name or end.keys() != self._readings.keys():
             return None
-        # An earlier run may have left it, and a log may have been cut otherwise since.
+        # An earlier run may have left it, and a log may have been truncated or cut otherwise since.
         ends = {log: reading.ends() for log, reading in self._readings.items()}
         moved = {log: at for log, at in end.items() if at != start[log]}
-        return (start, end) if _reaches(ends, moved) else None
+        held = all(start[log] >= self._readings[log].before() for log in moved)
+        return (start, end) if held and _reaches(ends, moved) else None
 
     def _raised(self, position: Position) -> Position:
         """The position, where logs begin at a later epoch than the first."""
@@ -171,7 +187,12 @@ class Follower:
                 self._went()
                 return end
             waited = self._clock() - began
-            if not self._mixed or instruction.closing or waited >= self._longest_wait(instruction):
+            if (
+                not self._mixed
+                or self._present is not None
+                or instruction.closing
+                or waited >= self._longest_wait(instruction)
+            ):
                 return None
             time.sleep(_LOOK_EVERY)
 
@@ -186,15 +207,17 @@ class Follower:
 
     def _next(self, start: Position, instruction: Instruction) -> Position | None:
         ends = {log: self._ends(reading, instruction) for log, reading in self._readings.items()}
-        pace = Pace(instruction.aligned, due=self._is_due(instruction))
+        pace = Pace(instruction.aligned, due=self._is_due(instruction), merges=instruction.merges)
         met = [log for log in self._readings if log in pace.aligned]
         if len(met) > 1 and all(start[log] >= pace.aligned[log] for log in met):
             end = self._meet(start, ends, pace, met)
         else:
-            end = next_position(start, ends, pace)
+            end = next_position(start, ends, pace, self._published_at)
         if end is not None:
             self._waiting.all_went()
             return end
+        if self._present is not None:
+            return next_position(start, ends, replace(pace, impatient=True), self._published_at)
         return self._next_without(start, ends, pace, instruction.patience) if met else None
 
     def _next_without(
@@ -205,19 +228,26 @@ class Follower:
         pending = len(silent(start, ends, start)) < len(start)
         if not self._waiting.is_over(missed, pending=pending, now=self._clock(), patience=patience):
             return None
-        end = next_position(start, ends, replace(pace, impatient=True))
+        end = next_position(start, ends, replace(pace, impatient=True), self._published_at)
         if end is not None:
             self._waiting.went_without(missed)
         return end
 
     def _ends(self, reading: Reading, instruction: Instruction) -> list[Epoch]:
         ends = reading.ends()
+        if self._present is not None:
+            ends = [end for end in ends if end <= self._present[reading.log.header.id]]
         if instruction.last is None or self._mixed or len(self._readings) > 1:
             return ends  # the job's epochs are not those of the log
         return [end for end in ends if end <= instruction.last]
 
+    def _published_at(self, log: str, end: Epoch) -> float:
+        return self._readings[log].published_at(end)
+
     def _is_due(self, instruction: Instruction) -> bool:
-        return self._stepped_at is None or self._clock() - self._stepped_at >= instruction.interval
+        if self._stepped_at is None or self._present is not None:
+            return True
+        return self._clock() - self._stepped_at >= instruction.interval
 
     # -- positions that several jobs agree on
 
@@ -231,15 +261,21 @@ class Follower:
         here = {log: start[log] for log in met}
         meetings = self._meetings(met)
         while True:
-            found = ahead(here, [one for one in meetings.agreed() if _may_come(ends, one)])
+            found = ahead(here, [one for one in meetings.agreed() if _may_come(ends, one)], merges=pace.merges)
             if found is not None:
                 return {**start, **others, **found} if _reaches(ends, found) else None
             base = newer(here, meetings.newest() or here)
-            proposed = next_position(base, {log: ends[log] for log in met}, pace)
-            if proposed is None or not is_full(base, proposed, met):
+            there = {log: ends[log] for log in met}
+            steps = steps_ahead(base, there, self._published_at, merges=pace.merges)
+            if not steps:
                 return None
-            if meetings.propose(proposed):
-                return {**start, **others, **proposed}
+            if meetings.propose(steps[0]) and len(steps) == 1:
+                return {**start, **others, **steps[0]}
+            # Others may have to go through each of them. Whoever is first with one, the next look finds it.
+            for step in steps[1:]:
+                meetings.agreed()
+                if not meetings.propose(step):
+                    break
 
     def _meetings(self, met: Sequence[str]) -> Meetings:
         if self._met is None or self._met[0] != list(met):

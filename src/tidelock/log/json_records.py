@@ -7,8 +7,11 @@ until an operator makes it a timestamp.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +30,12 @@ _TYPES: Mapping[str, pa.DataType] = {
 }
 _OTHER_NAMES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte", "real": "float"}
 _COLUMN = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+))\s*:?\s+(?P<type>[\w<>\s]+?)\s*")
+
+
+_DIGITS = 20
+"""More digits than a whole number of 64 bits can have."""
+
+_LARGE, _LONGEST = 10**30, 40
 
 
 class NoRecord(Exception):
@@ -78,31 +87,146 @@ def _arrow(described: Any) -> pa.DataType:
 def decode(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch:
     """The rows of these records. What a record does not have is null, and what is no column is left out.
 
+    A value becomes exactly what it says, or the record does not fit: nothing is cut off, wrapped around or taken
+    for something else. A number with a fraction becomes the `double` (or `float`) next to it, as JSON means it.
+
     Raises:
         NoRecord: one does not fit; ``args`` has its place among ``values``, and why.
     """
-    rows = [_object(place, value) for place, value in enumerate(values)]
-    try:
-        return pa.RecordBatch.from_pylist(rows, schema=schema)
-    except (pa.ArrowException, OverflowError, TypeError):
-        for place, row in enumerate(rows):  # which one it was is worth a second look
-            _check(place, row, schema)
-        raise
+    names, converts = frozenset(schema.names), [_converter(field.type) for field in schema]
+    columns: list[list[Any]] = [[] for _ in schema]
+    for place, value in enumerate(values):
+        found = _fields(place, value, names)
+        for field, convert, column in zip(schema, converts, columns, strict=True):
+            try:
+                column.append(convert(found.get(field.name)))
+            except _Unfit as why:
+                raise NoRecord(place, f"{field.name} is no {field.type}: {why}") from why
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _object(place: int, value: bytes | None) -> dict[str, Any]:
+# -- reading JSON
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as it is written: a name may stand in it twice."""
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _fields(place: int, value: bytes | None, names: frozenset[str]) -> dict[str, Any]:
+    """Those fields of a record that are columns."""
     try:
-        found = json.loads(value or b"")
-    except ValueError as error:
-        raise NoRecord(place, f"it is no JSON: {error}") from error
-    if not isinstance(found, dict):
+        # A Decimal is the number that is written, whatever becomes of it.
+        found = json.loads(value or b"", object_pairs_hook=_Pairs, parse_float=Decimal, parse_constant=_constant)
+    except RecursionError as error:
+        raise NoRecord(place, "it is nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:  # the latter of a number that is too long or too large
+        raise NoRecord(
+            place, f"it is no JSON that can be read: {str(error) or 'a number is too large'}"
+        ) from error
+    if type(found) is not _Pairs:
         raise NoRecord(place, "it is no JSON object")
-    return found
+    fields: dict[str, Any] = {}
+    for name, one in found:
+        if name in fields:
+            raise NoRecord(place, f"{name} stands in it twice")
+        if name in names:
+            fields[name] = one
+    return fields
 
 
-def _check(place: int, row: dict[str, Any], schema: pa.Schema) -> None:
-    for field in schema:
+# -- from JSON to the type of a column
+
+
+class _Unfit(Exception):
+    """A value does not fit the type of its column."""
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_list(kind):
+        return _optional(_list_of(_converter(kind.value_type)))
+    if pa.types.is_integer(kind):
+        return _optional(_whole(kind.bit_width))
+    if pa.types.is_floating(kind):
+        return _optional(_single if kind == pa.float32() else _double)
+    return _optional(_truth if pa.types.is_boolean(kind) else _text)
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise _Unfit(_shown(value))
+    if not value.isascii():
         try:
-            pa.array([row.get(field.name)], field.type)
-        except (pa.ArrowException, OverflowError, TypeError) as error:
-            raise NoRecord(place, f"{field.name} is no {field.type}: {error}") from error
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise _Unfit("it has half of a surrogate pair") from error
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is not bool:
+        raise _Unfit(_shown(value))
+    return value
+
+
+def _list_of(convert: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    def listed(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise _Unfit(_shown(value))
+        return [convert(one) for one in value]
+
+    return listed
+
+
+def _whole(bits: int) -> Callable[[Any], int]:
+    beyond = 1 << (bits - 1)
+
+    def whole(value: Any) -> int:
+        if type(value) is Decimal and value.adjusted() <= _DIGITS and value == value.to_integral_value():
+            value = int(value)  # as 1.0 or 1e3; one that is much larger would take all memory
+        if type(value) is not int:
+            raise _Unfit(_shown(value))
+        if not -beyond <= value < beyond:
+            raise _Unfit(f"{_shown(value)} is out of range")
+        return value
+
+    return whole
+
+
+def _double(value: Any) -> float:
+    return _near(value, float)
+
+
+def _single(value: Any) -> float:
+    return _near(value, lambda number: float(*struct.unpack("<f", struct.pack("<f", float(number)))))
+
+
+def _near(value: Any, convert: Callable[[int | Decimal], float]) -> float:
+    """The floating-point number next to a number; that of a whole number is the same number."""
+    if type(value) not in (int, Decimal):
+        raise _Unfit(_shown(value))
+    try:
+        near = convert(value)
+    except OverflowError:
+        near = math.inf
+    if math.isinf(near) or (value and not near):
+        raise _Unfit(f"{_shown(value)} is out of range")
+    if type(value) is int and near != value:
+        raise _Unfit(f"{_shown(value)} would lose digits")
+    return near
+
+
+def _shown(value: Any) -> str:
+    """A value as a message has it: shortly."""
+    if type(value) in (int, Decimal):
+        return str(value)[:_LONGEST] if -_LARGE < value < _LARGE else "a very large number"
+    kinds = {str: "it is a text", bool: "it is true or false", list: "it is a list", _Pairs: "it is an object"}
+    return kinds[type(value)]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tidelock.errors import BackendUnavailable, LogCorrupt, TidelockError
-from tidelock.kafka.brokers import Brokers, MissingTopic, at_fork, connect, leave
+from tidelock.kafka.brokers import Brokers, Identity, MissingTopic, at_fork, connect, identify, leave
 from tidelock.kafka.location import Location
 from tidelock.kafka.topics import delete_before, ensure
 from tidelock.log.kafka_state import LOST, Record, State, Verdict
@@ -50,6 +50,7 @@ class Replica:
         self._follower: Any = None
         self._learned: dict[int, Verdict | None] = {}
         self._partitions = 0
+        self._identity: str | None = None
 
     # -- asking
 
@@ -155,6 +156,8 @@ class Replica:
         self._read_until(end)
 
     def _read_until(self, end: int) -> None:
+        if self._state.next < end and self._is_another():
+            self._start_anew()
         deadline = time.monotonic() + self.location.timeout
         while self._state.next < end or not self._state.known:
             if self._state.next >= end:
@@ -166,6 +169,15 @@ class Replica:
                     f"{self.location.shown}: the topic {self.control} has records up to {end}, and those from "
                     f"{self._state.next} on do not arrive within {self.location.timeout:g} s"
                 )
+
+    def _is_another(self) -> bool:
+        """Whether the topic was made again since it was read, and has more records by now than it had."""
+        try:
+            now = self.brokers.identity(self.control)
+        except MissingTopic:
+            return True
+        known, self._identity = self._identity, now
+        return known is not None and known != now
 
     def _end_of_unknown(self) -> int:
         """Where the topic ends now: the records so far have no beginning, so a snapshot must follow."""
@@ -204,7 +216,7 @@ class Replica:
     def _start_anew(self) -> None:
         if self._follower is not None:
             self._follower.close()
-        self._follower, self._state, self._partitions = None, State(), 0
+        self._follower, self._state, self._partitions, self._identity = None, State(), 0, None
 
     # -- keeping it short
 
@@ -233,16 +245,17 @@ class Replica:
             _logger.debug("%s: no space given back this time (%s)", self.location.shown, failure)
 
 
-_replicas: dict[Location, Replica] = {}
+_replicas: dict[Identity, Replica] = {}
 _making = threading.Lock()
 
 
 def replica(location: Location) -> Replica:
     """This process's copy of the log at ``location``."""
+    identity = identify(location)
     with _making:
-        if location not in _replicas:
-            _replicas[location] = Replica(location)
-        return _replicas[location]
+        if identity not in _replicas:
+            _replicas[identity] = Replica(location)
+        return _replicas[identity]
 
 
 def _forget() -> None:

@@ -6,6 +6,7 @@ record; so the place of a record in that order decides, not the moment at which 
 
 * of several that create a document the first does;
 * a writer takes over by raising the token, and what older writers send from there on is void;
+* entries that all consumers are said to have finished go only if every cursor is past them at this place;
 * records of one client are numbered, and one whose number is not above the last is void: it was sent twice, or it
   arrives after the client has given it up and gone on.
 
@@ -21,14 +22,17 @@ records before a snapshot may go at any time, all of them or some, and may come 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from tidelock.log.cursor import CURSORS, all_past
 
 Covers = tuple[int, int]
 """The first and the last epoch of an entry."""
 
-DONE, VOID, EXISTS, FENCED, LOST = "done", "void", "exists", "fenced", "lost"
+DONE, VOID, EXISTS, FENCED = "done", "void", "exists", "fenced"
+LOST, NEEDED, GONE = "lost", "needed", "gone"
 
 _CLIENTS = 1000
 """So many clients' numbers are remembered: those that have written last."""
@@ -255,6 +259,10 @@ class State:
             self.parts.pop(name, None)
         return Verdict(DONE)
 
+    def _collect(self, record: Record) -> Verdict:
+        """Remove parts as the writer that holds the log; older releases do not know this, and keep them."""
+        return self._against(record) or self._remove(record)
+
     def _take(self, record: Record) -> Verdict:
         self.token, self.mark, self.owner = self.token + 1, record.attempt, record.fields["owner"]
         return Verdict(DONE, str(self.token))
@@ -266,16 +274,28 @@ class State:
             return against
         if (first, last) in self.entries:
             return Verdict(EXISTS)
+        gone = (name for name in record.fields.get("parts", ()) if not self._is_whole(name))
+        if (name := next(gone, None)) is not None:
+            return Verdict(GONE, name)
         self.entries[first, last] = record.payload
         return Verdict(DONE)
+
+    def _is_whole(self, part: str) -> bool:
+        return part in self.parts and self.parts[part].runs is not None
 
     def _unpublish(self, record: Record) -> Verdict:
         against = self._against(record)
         if against is not None:
             return against
-        for first, last in record.fields["ranges"]:
+        ranges = record.fields["ranges"]
+        if record.fields.get("finished") and ranges and not all_past(self._cursors(), max(r[1] for r in ranges)):
+            return Verdict(NEEDED)
+        for first, last in ranges:
             self.entries.pop((first, last), None)
         return Verdict(DONE)
+
+    def _cursors(self) -> Iterator[bytes]:
+        return (data for name, data in self.documents.items() if name.startswith(CURSORS))
 
     def _against(self, record: Record) -> Verdict | None:
         """What forbids the writer of ``record`` to change entries, if anything does.
@@ -301,6 +321,7 @@ _RULES = {
     "end": State._end,
     "abandon": State._abandon,
     "remove": State._remove,
+    "collect": State._collect,
     "take": State._take,
     "publish": State._publish,
     "unpublish": State._unpublish,

@@ -17,7 +17,7 @@ under way.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
-from tidelock.kafka.brokers import MissingTopic
+from tidelock.kafka.brokers import MissingRecords, MissingTopic
 from tidelock.kafka.location import parse
 from tidelock.log.entry import Manifest
 from tidelock.log.kafka_replica import Replica, replica
-from tidelock.log.kafka_state import EXISTS, FENCED, LOST, Placed, State, Verdict, runs_of
-from tidelock.log.store import LogStore, Token, Written, fenced
+from tidelock.log.kafka_state import EXISTS, FENCED, GONE, LOST, NEEDED, Placed, State, Verdict, runs_of
+from tidelock.log.store import LogStore, Token, Written, fenced, part_gone
 
 _MESSAGE = 900_000
 """How many bytes of a part a message has: a little less than brokers take by default."""
@@ -130,7 +130,10 @@ class KafkaStore(LogStore):
             return []
         wanted = {offset for first, count in placed.runs for offset in range(first, first + count)}
         log, key = self._log, placed.attempt.encode()
-        found = log.brokers.read(log.data, placed.partition, min(wanted), max(wanted))
+        try:
+            found = log.brokers.read(log.data, placed.partition, min(wanted), max(wanted))
+        except (MissingRecords, MissingTopic):
+            return []
         return [m.value() for m in found if m.offset() in wanted and m.key() == key]
 
     def part_names(self, prefix: str = "") -> list[str]:
@@ -140,6 +143,13 @@ class KafkaStore(LogStore):
         gone = list(names)
         for at in range(0, len(gone), _NAMES_AT_ONCE):
             self._log.change("remove", {"names": gone[at : at + _NAMES_AT_ONCE]})
+        if gone:
+            self._give_back()
+
+    def collect_parts(self, token: Token, names: Iterable[str]) -> None:
+        gone = list(names)
+        for at in range(0, len(gone), _NAMES_AT_ONCE):
+            self._step("collect", token, {"names": gone[at : at + _NAMES_AT_ONCE]})
         if gone:
             self._give_back()
 
@@ -154,11 +164,15 @@ class KafkaStore(LogStore):
     # -- entries
 
     def take_over(self, owner: str) -> Token:
-        verdict = self._log.change("take", {"owner": owner})
-        token = Token(int(verdict.detail))
+        token = self._next_token(owner)
+        while token in self._held:  # brokers that have lost take-overs: an older writer would pass for this one
+            token = self._next_token(owner)
         newest, mark = self._log.ask(lambda state: (state.newest, state.mark if state.token == token else "gone"))
         self._held[token] = _Held(mark, newest[1] if newest else None)
         return token
+
+    def _next_token(self, owner: str) -> Token:
+        return Token(int(self._log.change("take", {"owner": owner}).detail))
 
     def holder(self) -> tuple[Token, str] | None:
         token, owner = self._log.ask(lambda state: (state.token, state.owner))
@@ -170,8 +184,11 @@ class KafkaStore(LogStore):
     def manifest(self, covers: EpochRange) -> bytes | None:
         return self._log.ask(lambda state: state.entries.get((covers.first, covers.last)))
 
-    def publish(self, token: Token, covers: EpochRange, manifest: bytes) -> None:
-        verdict = self._step("publish", token, {"covers": [covers.first, covers.last]}, manifest)
+    def publish(self, token: Token, covers: EpochRange, manifest: bytes, parts: Sequence[str] = ()) -> None:
+        fields = {"covers": [covers.first, covers.last], "parts": list(parts)}
+        verdict = self._step("publish", token, fields, manifest)
+        if verdict.word == GONE:
+            raise part_gone(self.shown, verdict.detail, covers)
         if verdict.word == EXISTS:
             self._check_same(covers, manifest)
         self._knows(token, covers.last)
@@ -186,11 +203,12 @@ class KafkaStore(LogStore):
                 "Nothing was changed; take the log over and look what it has"
             )
 
-    def unpublish(self, token: Token, ranges: Iterable[EpochRange]) -> None:
+    def unpublish(self, token: Token, ranges: Iterable[EpochRange], *, finished: bool = False) -> bool:
         gone = [[covers.first, covers.last] for covers in ranges]
-        self._step("unpublish", token, {"ranges": gone})
+        verdict = self._step("unpublish", token, {"ranges": gone, "finished": finished})
         newest = self._log.ask(lambda state: state.newest)
         self._knows(token, newest[1] if newest else None)
+        return verdict.word != NEEDED
 
     # -- steps of a writer
 

@@ -1,7 +1,7 @@
 """The epoch log: the window's rules performed on a store.
 
 Readers and writers are separate. `EpochLog` is what everybody may do: look, read, keep a cursor. `LogWriter`
-is what the one holder of the lease may do: publish, truncate, rewind, collect.
+is what the one holder of the lease may do: publish, truncate, rewind, collect what dead attempts have left.
 
 A writer's life: `take over` (older writers are fenced), load the window, collect what dead attempts left,
 then for every batch: executors write parts, `publish` names them, `truncate` drops what all have read.
@@ -14,14 +14,17 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
+from tidelock.credentials import found
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import Fenced, InternalError, LogCorrupt, LogNotFound, PipelineError
+from tidelock.log.cursor import CURSORS, decode_cursor, encode_cursor
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import read_batches
 from tidelock.log.sealed import seal, unseal
@@ -195,7 +198,7 @@ class EpochLog:
         where = f"{self.shown}: part {part.file} of epoch {covers}"
         if is_of_topic(part):
             return read_topic_part(part, self.header.schema, where)
-        store = self.store if part.log is None else open_store(part.log)
+        store = self.store if part.log is None else open_store(found(part.log))
         data = store.read_part(part.file)
         if data is None:
             raise LogCorrupt(f"{where} is missing")
@@ -218,40 +221,66 @@ class EpochLog:
     def cursors(self) -> dict[str, Epoch]:
         """How far each consumer has durably come; a cursor that cannot be read counts as nothing read."""
         found = {}
-        for name in self.store.names("cursor/"):
+        for name in self.store.names(CURSORS):
             data = self.store.get(name)
             if data is not None:
-                found[name.removeprefix("cursor/")] = _cursor(data, name)
+                found[name.removeprefix(CURSORS)] = decode_cursor(data)
         return found
 
     def cursor(self, consumer: str) -> Epoch | None:
         """How far ``consumer`` has come, or None if it is unknown."""
-        data = self.store.get(f"cursor/{consumer}")
-        return None if data is None else _cursor(data, consumer)
+        data = self.store.get(f"{CURSORS}{consumer}")
+        return None if data is None else decode_cursor(data)
+
+    def register(self, consumer: str) -> Epoch:
+        """Have everything kept for ``consumer`` that the log holds; the position right before that. Durable.
+
+        First the cursor, then the look at the head: a writer may be dropping entries at any moment, but none that
+        is there when this cursor is (`LogStore.unpublish`).
+        """
+        self.store.put(f"{CURSORS}{consumer}", encode_cursor(BEFORE_FIRST))
+        head = self.head()
+        self.move_cursor(consumer, head)
+        return head
 
     def move_cursor(self, consumer: str, epoch: Epoch) -> None:
-        """Say that ``consumer`` has durably finished ``epoch``.
+        """Say that ``consumer`` has durably finished ``epoch``, and no later one.
 
-        Losing this is safe (the log keeps more than it must), so it is atomic but not synced.
+        A cursor that is new, or goes back, is durable: without it the log would drop what the consumer needs. One
+        that goes forward is atomic but not synced, because without it the log keeps more than it must.
         """
-        self.store.put(f"cursor/{consumer}", seal({"epoch": epoch}), durable=False)
+        now = self.cursor(consumer)
+        if now != epoch:
+            ahead = now is not None and now < epoch
+            self.store.put(f"{CURSORS}{consumer}", encode_cursor(epoch), durable=not ahead)
 
     def forget(self, consumer: str) -> None:
         """Remove the cursor of a consumer that will not come back."""
-        self.store.delete(f"cursor/{consumer}")
+        self.store.delete(f"{CURSORS}{consumer}")
 
     # -- epochs that a consumer is not to see
 
-    def set_aside(self, consumer: str, covers: EpochRange) -> None:
-        """Let ``consumer`` see the entry of ``covers`` without its rows from now on. Durable, idempotent.
+    def set_aside(self, consumer: str, manifest: Manifest) -> None:
+        """Let ``consumer`` see the entry without its rows from now on. Durable, idempotent.
 
-        The rows stay in the log for its other consumers, and until this one has passed them.
+        The rows stay in the log for its other consumers, and until this one has passed them. Other rows that are
+        published for the same epochs later, after a roll-back, are not meant.
         """
-        self.store.put(f"aside/{consumer}-{covers}", seal({"covers": str(covers)}))
+        fields = {"covers": str(manifest.covers), "entry": manifest.digest}
+        self.store.put(f"aside/{consumer}-{manifest.covers}", seal(fields))
 
-    def is_set_aside(self, consumer: str, covers: EpochRange) -> bool:
-        """Whether ``consumer`` is not to see the rows of the entry of ``covers``."""
-        return self.store.get(f"aside/{consumer}-{covers}") is not None
+    def is_set_aside(self, consumer: str, manifest: Manifest) -> bool:
+        """Whether ``consumer`` is not to see the rows of the entry.
+
+        Raises:
+            LogCorrupt: the note that says so is damaged.
+        """
+        name = f"aside/{consumer}-{manifest.covers}"
+        data = self.store.get(name)
+        if data is None:
+            return False
+        # Release 0.1.0 did not say which entry of these epochs it meant.
+        return unseal(data, f"{self.shown}: {name}", lambda fields: fields.get("entry")) in (None, manifest.digest)
 
     # -- epochs that were published again
 
@@ -295,20 +324,40 @@ class EpochLog:
 
 
 class LogWriter:
-    """The right to change a log's entries, for as long as nobody takes it over. One thread at a time."""
+    """The right to change a log's entries, for as long as nobody takes it over.
+
+    Owned by one thread at a time, as the batches of a query are: there is one for every run of a query, every copy
+    and every snapshot, and the store fences all but the newest.
+    """
 
     def __init__(self, log: EpochLog, token: Token, clock: Callable[[], float]) -> None:
         self.log = log
         self.token = token
         self._clock = clock
-        self.window = self._load()
-        self.collect()
+        with self._fenced_rather_than_damaged():
+            manifests = [log.manifest(covers) for covers in log.ranges()]
+        start = Epoch(manifests[0].covers.first - 1) if manifests else BEFORE_FIRST
+        self.window = Window(tuple(m.entry for m in manifests), {}, start, log.header.retention)
+        named = {part.file for manifest in manifests for part in manifest.parts}
+        self._collect(name for name in log.store.part_names() if name not in named)
 
-    def _load(self) -> Window:
-        ranges = self.log.ranges()
-        entries = tuple(self.log.manifest(covers).entry for covers in ranges)
-        start = Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
-        return Window(entries, {}, start, self.log.header.retention)
+    @contextmanager
+    def _fenced_rather_than_damaged(self) -> Iterator[None]:
+        """Tell a log that a newer writer has changed meanwhile from one that is damaged."""
+        try:
+            yield
+        except LogCorrupt:
+            self.log.store.check_holds(self.token)
+            raise
+
+    def _collect(self, left_over: Iterable[str]) -> None:
+        """Remove parts that no entry names: dead or fenced attempts have left them.
+
+        What this writer knows of the entries is all there is to know only as long as it holds the log. Once it
+        does not, such a part may belong to an entry of a newer writer, which collects what is left.
+        """
+        with suppress(Fenced):
+            self.log.store.collect_parts(self.token, left_over)
 
     def part_prefix(self, last: Epoch) -> str:
         """How the names of this writer's parts for an epoch begin: no other attempt uses it."""
@@ -338,7 +387,8 @@ class LogWriter:
         if grown is self.window:
             return False
         try:
-            self.log.store.publish(self.token, manifest.covers, manifest.encode())
+            own = [part.file for part in manifest.parts if part.log is None]
+            self.log.store.publish(self.token, manifest.covers, manifest.encode(), own)
         except Fenced:
             self._check_kept()
             raise
@@ -357,13 +407,14 @@ class LogWriter:
         """Remove what tasks that were run twice have left for the epoch that is published now."""
         named = {part.file for part in manifest.parts}
         mine = self.log.store.part_names(self.part_prefix(manifest.covers.last))
-        self.log.store.remove_parts(name for name in mine if name not in named)
+        self._collect(name for name in mine if name not in named)
 
     def truncate(self) -> tuple[Entry, ...]:
         """Drop what every consumer has finished and retention does not keep; returns what went."""
         window = replace(self.window, cursors=self.log.cursors())
         left, dropped = window.truncate(self._clock())
-        self._remove(dropped)
+        if not self._remove(dropped, finished=True):
+            return ()  # a reader came, or went back, since the cursors were read: the next time counts it in
         self.window = left
         return dropped
 
@@ -380,22 +431,15 @@ class LogWriter:
         self.window = left
         return dropped
 
-    def _remove(self, entries: tuple[Entry, ...]) -> None:
+    def _remove(self, entries: tuple[Entry, ...], *, finished: bool = False) -> bool:
         if not entries:
-            return
-        parts = [p.file for e in entries for p in self.log.manifest(e.covers).parts]
-        self.log.store.unpublish(self.token, [e.covers for e in entries])
+            return True
+        with self._fenced_rather_than_damaged():
+            parts = [p.file for e in entries for p in self.log.manifest(e.covers).parts]
+        if not self.log.store.unpublish(self.token, [e.covers for e in entries], finished=finished):
+            return False
         self.log.store.remove_parts(parts)
-
-    def collect(self) -> list[str]:
-        """Remove the parts that no entry names; returns their names.
-
-        Right after a take-over every such part was left by a dead or fenced attempt.
-        """
-        named = {part.file for entry in self.window.entries for part in self.log.manifest(entry.covers).parts}
-        left_over = [name for name in self.log.store.part_names() if name not in named]
-        self.log.store.remove_parts(left_over)
-        return left_over
+        return True
 
 
 def lost(url: str, what: str) -> LogCorrupt:
@@ -428,13 +472,6 @@ def recalled(fields: dict[str, Any]) -> tuple[Epoch, ...]:
 def _gap(ranges: list[EpochRange]) -> Epoch | None:
     gaps = (Epoch(one.last + 1) for one, two in pairwise(ranges) if two.first != one.last + 1)
     return next(gaps, None)
-
-
-def _cursor(data: bytes, name: str) -> Epoch:
-    try:
-        return unseal(data, f"cursor {name}", lambda fields: Epoch(fields["epoch"]))
-    except LogCorrupt:
-        return BEFORE_FIRST
 
 
 def _header(fields: dict[str, Any]) -> Header:

@@ -9,29 +9,38 @@ each of them makes one step (the merged marker of Epoch Alignment, section 4.4.1
 
 Two rules keep an aligned job from falling behind for ever, or waiting for ever (sections 5.8 and 8.2.5):
 
-* subjects of different rates: what a fast one has published since is shared out among the epochs of the slow one,
-  so a step takes several of its entries and ends on an epoch all the same;
+* subjects of different rates: a step takes of a fast one all that had been published by the moment at which the
+  slow one published its epoch, several entries perhaps, and ends on an epoch all the same. What counts is when
+  entries say that they were published, not who looks when: a job that comes late makes the steps that it would
+  have made in time;
 * a subject that was waited for longer than the job's patience is given up: a *local* step takes what the others
   have, and so does every further one until that subject has something again. Then it is waited for as before
   (`Waiting`). The next step that all take part in is aligned again.
 
-A job that has fallen behind by `BEHIND` steps or more takes several at once, up to `MOST`, and ends on an epoch
-too.
+Aligned means one step at a time, however far behind a job is: what is late, and what a function with state is
+called with, is judged batch by batch, so results would depend on when the job was slow. Only a job for which that
+cannot make a difference (`Pace.merges`) takes several steps at once, up to `MOST`, when it has fallen behind by
+`BEHIND` or more; it ends on an epoch too.
 
 Whatever the mode, a step ends on boundaries of entries only, so a batch never holds half an entry.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tidelock.epochs import Epoch
 
 Position = Mapping[str, Epoch]
 """By the identities of logs, the newest epoch that was taken of each."""
+
+Times = Callable[[str, Epoch], float]
+"""When an entry was published, by the identity of its log and its last epoch."""
 
 BEHIND = 10
 MOST = 100
@@ -45,11 +54,13 @@ class Pace:
         aligned: By the identities of the aligned logs, the epoch from which on each is taken epoch by epoch.
         due: The job's own interval is over, so that an unaligned step may be made.
         impatient: The job has waited long enough for the subjects that are silent.
+        merges: Several steps in one change nothing that the job computes.
     """
 
     aligned: Mapping[str, Epoch]
     due: bool = True
     impatient: bool = False
+    merges: bool = False
 
 
 @dataclass
@@ -82,20 +93,26 @@ class Waiting:
         self._since, self._given_up = None, frozenset()
 
 
-def next_position(position: Position, ends: Mapping[str, Sequence[Epoch]], pace: Pace) -> Position | None:
+def next_position(
+    position: Position, ends: Mapping[str, Sequence[Epoch]], pace: Pace, times: Times
+) -> Position | None:
     """Where the next step ends; None if there is none yet.
 
     ``ends`` has the boundaries of what each log holds, ascending. The answer has every log of ``position``.
 
-    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": [4]}, Pace({}))
+    >>> each_second = lambda log, end: end
+    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": [4]}, Pace({}), each_second)
     {'a': 5, 'b': 4}
     >>> aligned = {"a": 0, "b": 0}
-    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": [4, 5]}, Pace(aligned))
+    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": [4, 5]}, Pace(aligned), each_second)
     {'a': 4, 'b': 4}
-    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": []}, Pace(aligned)) is None
+    >>> b_is_slow = lambda log, end: end if log == "a" else 2 * end
+    >>> next_position({"a": 3, "b": 3}, {"a": [4, 6, 8, 9], "b": [4]}, Pace(aligned), b_is_slow)
+    {'a': 8, 'b': 4}
+    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": []}, Pace(aligned), each_second) is None
     True
-    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": []}, Pace(aligned, impatient=True))
-    {'a': 5, 'b': 3}
+    >>> next_position({"a": 3, "b": 3}, {"a": [4, 5], "b": []}, Pace(aligned, impatient=True), each_second)
+    {'a': 4, 'b': 3}
     """
     news = {log: _behind(at, ends[log]) for log, at in position.items()}
     stepped = [log for log in position if log in pace.aligned and position[log] >= pace.aligned[log]]
@@ -103,24 +120,30 @@ def next_position(position: Position, ends: Mapping[str, Sequence[Epoch]], pace:
     if not stepped:
         return _loose(position, news, limits) if pace.due else None
     if all(news[log] for log in stepped):
-        return {**_loose_or_stay(position, news, limits), **_shared_out({log: news[log] for log in stepped})}
+        taken = _at_once(_steps({log: news[log] for log in stepped}, times), merges=pace.merges)
+        return {**_loose_or_stay(position, news, limits), **taken[-1]}
+    if not pace.merges:
+        news = {log: ends[:1] if log in stepped else ends for log, ends in news.items()}
     return _loose(position, news, limits) if pace.impatient else None
 
 
-def is_full(before: Position, after: Position, aligned: Iterable[str]) -> bool:
-    """Whether a step has taken something of every aligned subject: it ends on a position that others agree on."""
-    return all(after[log] > before[log] for log in aligned if log in before)
+def steps_ahead(
+    position: Position, ends: Mapping[str, Sequence[Epoch]], times: Times, *, merges: bool
+) -> list[Position]:
+    """The steps to propose to others who are aligned with the same logs, all of which go forward with each.
+
+    One, or as many as whoever ``merges`` would take at once: others may have to go through them one by one.
+    """
+    return _at_once(_steps({log: _behind(at, ends[log]) for log, at in position.items()}, times), merges=merges)
 
 
-def ahead(position: Position, agreed: Iterable[Position]) -> Position | None:
+def ahead(position: Position, agreed: Iterable[Position], *, merges: bool) -> Position | None:
     """Which of the agreed positions, which ascend, to go to: the first that lies ahead in every subject.
 
-    Whoever is behind by many of them goes further.
+    Whoever ``merges`` and is behind by many of them goes further.
     """
-    open_ = [one for one in agreed if all(one[log] > at for log, at in position.items())]
-    if not open_:
-        return None
-    return open_[0] if len(open_) < BEHIND else open_[min(len(open_), MOST) - 1]
+    open_ = _at_once((one for one in agreed if all(one[log] > at for log, at in position.items())), merges=merges)
+    return open_[-1] if open_ else None
 
 
 def silent(position: Position, ends: Mapping[str, Sequence[Epoch]], logs: Iterable[str]) -> frozenset[str]:
@@ -152,8 +175,22 @@ def _loose_or_stay(position: Position, news: Mapping[str, Sequence[Epoch]], limi
     return after
 
 
-def _shared_out(news: Mapping[str, Sequence[Epoch]]) -> dict[str, Epoch]:
-    """One entry of the slowest, and of the others as many as there are for each entry of the slowest."""
-    steps = min(len(ends) for ends in news.values())
-    taken = min(steps, MOST) if steps >= BEHIND else 1
-    return {log: ends[len(ends) * taken // steps - 1] for log, ends in news.items()}
+def _steps(news: Mapping[str, Sequence[Epoch]], times: Times) -> Iterator[Position]:
+    """The steps that all logs take part in: of each what was published by the time at which all had something."""
+    while all(news.values()):
+        by = max(times(log, ends[0]) for log, ends in news.items()) if len(news) > 1 else -math.inf
+        step = {log: _published_by(by, log, ends, times) for log, ends in news.items()}
+        yield step
+        news = {log: _behind(step[log], ends) for log, ends in news.items()}
+
+
+def _published_by(by: float, log: str, ends: Sequence[Epoch], times: Times) -> Epoch:
+    """The last of a log's entries, of which the first is taken in any case, that were published by some time."""
+    later = (n for n, end in enumerate(ends) if n and times(log, end) > by)
+    return ends[next(later, len(ends)) - 1]
+
+
+def _at_once(steps: Iterable[Position], *, merges: bool) -> list[Position]:
+    """Those of the steps that are there which a job takes in one."""
+    there = list(islice(steps, MOST if merges else 1))
+    return there if len(there) >= BEHIND else there[:1]

@@ -1,7 +1,7 @@
 """What has to happen at once inside a Redis server, as scripts that it runs as one step.
 
-Every script gets the keys lease, entries, manifests and staged. Those for writers first see whether the log may be
-changed and answer `fenced` or `lost` if not; then nothing was changed.
+Every script gets the keys lease, entries, manifests, staged and documents. Those for writers first see whether the
+log may be changed and answer `fenced` or `lost` if not; then nothing was changed.
 
 A full server refuses whatever may take memory, but never stops a script that has written already. So scripts begin
 with a removal: what is small is let in even then, because cursors and manifests are what makes room. Only parts
@@ -11,7 +11,7 @@ have to wait.
 from __future__ import annotations
 
 _SHARED = """
-local lease, entries, manifests, staged = unpack(KEYS)
+local lease, entries, manifests, staged, documents = unpack(KEYS)
 
 local function newest()
   return redis.call('ZRANGE', entries, -1, -1)[1] or ''
@@ -59,11 +59,12 @@ return redis.call('HINCRBY', KEYS[1], 'token', 1)
 FINISH_STAGED = (
     _SHARED
     + """
-show_staged()
+if redis.call('HGET', lease, 'mark') == ARGV[1] then show_staged() end
 return newest()
 """
 )
-"""Shows the entry that an earlier writer had staged, if there is one. Answers with the newest entry."""
+"""Argument: the mark of a writer that has just taken over. Shows the entry that an earlier writer had staged, if
+there is one; what a newer writer has staged is its own business. Answers with the newest entry."""
 
 PUBLISH = (
     _WRITER
@@ -73,6 +74,12 @@ local no = refusal()
 if no then return no end
 local tail = newest()
 if tail ~= '' and tail ~= covers and first_of(covers) ~= last_of(tail) + 1 then return {'lost', tail} end
+for i = 7, #ARGV do
+  if redis.call('EXISTS', ARGV[i]) == 0 then
+    redis.call('DEL', staged)
+    return {'gone', ARGV[i]}
+  end
+end
 if step == 'stage' then
   redis.call('DEL', staged)
   redis.call('HSET', staged, 'covers', covers, 'manifest', manifest)
@@ -82,21 +89,56 @@ end
 return {'done', newest()}
 """
 )
-"""Arguments: token, mark, known, covers, manifest, step (`stage` or `show`)."""
+"""Arguments: token, mark, known, covers, manifest, step (`stage` or `show`), the keys of the entry's parts."""
 
 UNPUBLISH = (
     _WRITER
     + """
 local no = refusal()
 if no then return no end
-for i = 4, #ARGV do
+
+-- A cursor that cannot be read counts as nothing finished.
+local function finished(name)
+  return tonumber(string.match(redis.call('HGET', documents, name), '"epoch":(-?%d+)')) or -1
+end
+
+local past = tonumber(ARGV[4])
+for _, name in ipairs(past and redis.call('HKEYS', documents) or {}) do
+  if string.find(name, '^cursor/') and finished(name) < past then return {'needed', newest()} end
+end
+for i = 5, #ARGV do
   redis.call('ZREM', entries, ARGV[i])
   redis.call('HDEL', manifests, ARGV[i])
 end
 return {'done', newest()}
 """
 )
-"""Arguments: token, mark, known, and the entries to remove."""
+"""Arguments: token, mark, known, the epoch that all cursors have to be past (or nothing), what to remove."""
+
+UNSTAGE = (
+    _WRITER
+    + """
+local no = refusal()
+if no then return no end
+redis.call('DEL', staged)
+return {'done', newest()}
+"""
+)
+"""Arguments: token, mark, known. Forgets the entry that this writer has staged."""
+
+COLLECT = (
+    _WRITER
+    + """
+local no = refusal()
+if no then return no end
+for i = 5, #ARGV do
+  redis.call('UNLINK', ARGV[4] .. ':part:' .. ARGV[i])
+  redis.call('ZREM', ARGV[4] .. ':parts', ARGV[i])
+end
+return {'done', newest()}
+"""
+)
+"""Arguments: token, mark, known, the path of the log, and the parts to remove."""
 
 PUT = """
 redis.call('HDEL', KEYS[1], ARGV[1])

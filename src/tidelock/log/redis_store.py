@@ -25,7 +25,7 @@ a gap.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -34,12 +34,15 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, PipelineError
 from tidelock.log import redis_scripts as scripts
-from tidelock.log.store import LogStore, Token, Written, fenced
+from tidelock.log.store import LogStore, Token, Written, fenced, part_gone
 from tidelock.redis.location import parse
 from tidelock.redis.sending import Command, send, send_when_room
 from tidelock.redis.server import share_used
+
+_NAMES_AT_ONCE = 1_000
+"""How many parts a script removes: others wait while it runs."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +121,19 @@ class RedisStore(LogStore):
             commands: list[Command] = [("UNLINK", *map(self._part, gone)), ("ZREM", self._key("parts"), *gone)]
             send(self._location, commands)
 
+    def collect_parts(self, token: Token, names: Iterable[str]) -> None:
+        gone = list(names)
+        for at in range(0, len(gone), _NAMES_AT_ONCE):
+            self._step(scripts.COLLECT, token, self._location.path, *gone[at : at + _NAMES_AT_ONCE], copied=False)
+
     # -- entries
 
     def take_over(self, owner: str) -> Token:
         mark = uuid.uuid4().hex
         token = Token(int(self._script(scripts.TAKE_OVER, mark, owner)))
-        newest = self._script(scripts.FINISH_STAGED)
+        while token in self._held:  # a server that has lost take-overs: an older writer would pass for this one
+            token = Token(int(self._script(scripts.TAKE_OVER, mark, owner)))
+        newest = self._script(scripts.FINISH_STAGED, mark)
         self._held[token] = _Held(mark, _text(newest))
         return token
 
@@ -138,29 +148,32 @@ class RedisStore(LogStore):
         data: bytes | None = self._ask("HGET", self._key("manifests"), _member(covers))
         return data
 
-    def publish(self, token: Token, covers: EpochRange, manifest: bytes) -> None:
-        entry = (_member(covers), manifest)
+    def publish(self, token: Token, covers: EpochRange, manifest: bytes, parts: Sequence[str] = ()) -> None:
+        names = [self._part(name) for name in parts]
         if self._location.replicas:
             try:
-                self._step(scripts.PUBLISH, token, *entry, "stage")
+                self._step(scripts.PUBLISH, token, _member(covers), manifest, "stage", *names)
             except BackendUnavailable:
-                with suppress(BackendUnavailable):
-                    send(self._location, [("DEL", self._key("staged"))])
+                with suppress(BackendUnavailable, Fenced, LogCorrupt):
+                    self._step(scripts.UNSTAGE, token, copied=False)
                 raise
         # That the replicas have it is known by now, so it does not matter when they show it.
-        self._step(scripts.PUBLISH, token, *entry, "show", copied=False)
+        self._step(scripts.PUBLISH, token, _member(covers), manifest, "show", *names, copied=False)
 
-    def unpublish(self, token: Token, ranges: Iterable[EpochRange]) -> None:
-        self._step(scripts.UNPUBLISH, token, *map(_member, ranges))
+    def unpublish(self, token: Token, ranges: Iterable[EpochRange], *, finished: bool = False) -> bool:
+        gone = list(ranges)
+        past = max((covers.last for covers in gone), default="") if finished else ""
+        return self._step(scripts.UNPUBLISH, token, past, *map(_member, gone))
 
     # -- how it is asked
 
-    def _step(self, script: str, token: Token, *arguments: Any, copied: bool = True) -> None:
-        """Let the writer with ``token`` change the entries.
+    def _step(self, script: str, token: Token, *arguments: Any, copied: bool = True) -> bool:
+        """Let the writer with ``token`` change the entries; whether they may be changed like that now.
 
         Raises:
             Fenced: a newer writer has taken over.
             LogCorrupt: the server has lost what this writer has written.
+            BackendUnavailable: it has lost rows that are to be published.
         """
         held = self._held.get(token, _Held())
         answer = self._script(script, token, held.mark, held.newest, *arguments, copied=copied)
@@ -169,7 +182,10 @@ class RedisStore(LogStore):
             raise fenced(self.shown, detail)
         if verdict == "lost":
             raise self._lost(held.newest, detail)
+        if verdict == "gone":
+            raise part_gone(self.shown, detail.removeprefix(self._part("")), _range(arguments[0]))
         self._held[token] = _Held(held.mark, detail)
+        return verdict != "needed"
 
     def _lost(self, known: str, left: str) -> LogCorrupt:
         had = f"its newest entry was that of epoch {_range(known)}" if known else "this run had taken it over"
@@ -181,7 +197,7 @@ class RedisStore(LogStore):
         )
 
     def _script(self, script: str, *arguments: Any, copied: bool = True) -> Any:
-        keys = [self._key(name) for name in ("lease", "entries", "manifests", "staged")]
+        keys = [self._key(name) for name in ("lease", "entries", "manifests", "staged", "documents")]
         return self._change(("EVAL", script, len(keys), *keys, *arguments), copied=copied)
 
     def _change(self, command: Command, *, copied: bool = True) -> Any:

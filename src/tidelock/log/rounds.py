@@ -49,6 +49,7 @@ class Reading:
     lag: int = 0
     tail: Epoch | None = field(default=None, init=False)
     """The newest epoch of the log when it was last looked at; None if it was always empty."""
+    _entries: dict[Epoch, EpochRange] = field(default_factory=dict, init=False)
 
     def _ranges(self) -> list[EpochRange]:
         """What the log holds.
@@ -70,8 +71,13 @@ class Reading:
         ranges = self._ranges()
         # What lies before the log's first entry is a boundary too: with a lag the first batch ends there.
         before = Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
-        ends = [before] if self.lag else []
-        return [Epoch(end + self.lag) for end in [*ends, *(r.last for r in ranges)]]
+        ends = [Epoch(before + self.lag)] if self.lag else []
+        self._entries = {Epoch(covers.last + self.lag): covers for covers in ranges}
+        return [*ends, *self._entries]
+
+    def published_at(self, end: Epoch) -> float:
+        """When the entry was published that ends at an epoch of the query, one of the newest `ends`."""
+        return self.log.manifest(self._entries[end]).published_at
 
     def before(self) -> Epoch:
         """The query's epoch right before the first that this log still has all for."""
@@ -90,6 +96,7 @@ class Rounds:
     def __init__(self, readings: Sequence[Reading], consumer: str | None, replayed: Sequence[Epoch] = ()) -> None:
         self._readings = sorted(readings, key=lambda reading: reading.log.header.id)
         self._replayed = replayed
+        self._consumer = consumer
         self._document = f"round/{consumer}"
         self._number = 0
         self._limit: Epoch | None = None
@@ -117,7 +124,13 @@ class Rounds:
         return known if known in common or max(common, default=BEFORE_FIRST) < known else None
 
     def first(self, starting: str) -> Epoch:
-        """The position from which a new query starts: ``earliest``, ``latest`` or an epoch's number."""
+        """The position from which a new query starts: ``earliest``, ``latest`` or an epoch's number.
+
+        Nothing behind it goes any more: a consumer with a name is registered before the logs are looked at.
+        """
+        if self._consumer is not None:
+            for reading in self._readings:
+                reading.log.register(self._consumer)
         if starting == "latest":
             return self.newest()
         earliest = self._earliest()
@@ -157,7 +170,10 @@ class Rounds:
         if data is None:
             return None
         key, decision = unseal(data, f"{self._first_log.shown}: {self._document}", _parse)
-        return decision if key == name and decision.end <= self.newest() else None
+        # An earlier run may have left it, and what it is about may be gone since.
+        if key != name or decision.end > self.newest():
+            return None
+        return decision if decision.end == decision.start or decision.start >= self._earliest() else None
 
     def _end(self, start: Epoch, epochs: int) -> Decision:
         if start == BEFORE_FIRST:

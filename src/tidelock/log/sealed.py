@@ -42,5 +42,7 @@ def unseal(data: bytes, where: str, parse: Callable[[dict[str, Any]], Parsed]) -
         )
     try:
         return parse(fields)
+    except LogCorrupt as error:
+        raise LogCorrupt(f"{where}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise LogCorrupt(f"{where} lacks what format version {FORMAT} has ({error!r})") from error

@@ -11,14 +11,15 @@ A store knows nothing of windows or Spark: it keeps bytes. It promises
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO, NewType, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from tidelock.epochs import EpochRange
-from tidelock.errors import Fenced, PipelineError
+from tidelock.errors import BackendUnavailable, Fenced, PipelineError
+from tidelock.urls import directory, located, masked, split
 
 Token = NewType("Token", int)
 """A fencing token: it grows with every writer that takes the log over."""
@@ -30,11 +31,11 @@ class LogStore(ABC):
     """The bytes of one epoch log. Pickles, so that executors can open it."""
 
     url: str
-    """What opens the log, on any machine that can reach it."""
+    """What opens the log, on any machine that can reach it and knows who it is there: it holds no credentials."""
 
     @property
     def shown(self) -> str:
-        """The URL for people: without a password."""
+        """The URL for people."""
         return self.url
 
     def share_used(self) -> float:
@@ -53,7 +54,10 @@ class LogStore(ABC):
 
     @abstractmethod
     def put(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """Replace the document ``name`` atomically; ``durable`` survives the loss of power."""
+        """Replace the document ``name`` atomically; ``durable`` survives the loss of power.
+
+        A durable cursor and the end of what it stands before are in order: `unpublish` sees it, or was before it.
+        """
 
     @abstractmethod
     def create(self, name: str, data: bytes) -> bool:
@@ -87,7 +91,15 @@ class LogStore(ABC):
 
     @abstractmethod
     def remove_parts(self, names: Iterable[str]) -> None:
-        """Remove parts; those that are gone already are not missed."""
+        """Remove parts of which it is certain that no entry names them; those that are gone are not missed."""
+
+    @abstractmethod
+    def collect_parts(self, token: Token, names: Iterable[str]) -> None:
+        """Remove parts that, as far as the writer with ``token`` knows, no entry names. Atomic with its check.
+
+        Raises:
+            Fenced: a newer writer has taken over, and may have named them; nothing was changed.
+        """
 
     # -- entries
 
@@ -108,21 +120,32 @@ class LogStore(ABC):
         """The manifest of the entry that covers exactly these epochs, or None."""
 
     @abstractmethod
-    def publish(self, token: Token, covers: EpochRange, manifest: bytes) -> None:
-        """Make an entry visible: atomic, durable, after its parts.
+    def publish(self, token: Token, covers: EpochRange, manifest: bytes, parts: Sequence[str] = ()) -> None:
+        """Make an entry visible: atomic, durable, after its ``parts``.
 
         Raises:
             Fenced: a newer writer has taken over; nothing was changed.
-            BackendUnavailable: no room or no connection; nothing was changed.
+            BackendUnavailable: no room or no connection, or one of the parts is gone; nothing was changed.
         """
 
     @abstractmethod
-    def unpublish(self, token: Token, ranges: Iterable[EpochRange]) -> None:
-        """Remove manifests one by one, in the order given, durably.
+    def unpublish(self, token: Token, ranges: Iterable[EpochRange], *, finished: bool = False) -> bool:
+        """Remove manifests one by one, in the order given, durably; returns whether they were removed.
+
+        With ``finished`` only if every cursor that the log has in this moment is past all of them. Otherwise
+        nothing is changed, and the answer is False.
 
         Raises:
             Fenced: a newer writer has taken over; nothing was changed.
         """
+
+    def check_holds(self, token: Token) -> None:
+        """See that the writer with ``token`` is the newest one.
+
+        Raises:
+            Fenced: it is not.
+        """
+        self.unpublish(token, ())
 
 
 def fenced(shown: str, owner: str) -> Fenced:
@@ -130,6 +153,14 @@ def fenced(shown: str, owner: str) -> Fenced:
     return Fenced(
         f"{shown}: {owner} has taken this log over; this run must stop and has written nothing. Two runs of one "
         "query at a time are the usual cause"
+    )
+
+
+def part_gone(shown: str, name: str, covers: EpochRange) -> BackendUnavailable:
+    """What a writer is told whose store has lost rows before they were published."""
+    return BackendUnavailable(
+        f"{shown}: part {name} of epoch {covers} is gone although it was written: the store has lost it, and "
+        "nothing was published. The epoch is computed again"
     )
 
 
@@ -150,7 +181,7 @@ def join_url(base: str, name: str) -> str:
     ('file:/data/logs/words', 'redis://host/0/trending/words?replicas=1')
     """
     path, question, options = base.partition("?")
-    return f"{path.rstrip('/')}/{name}{question}{options}"
+    return f"{path.rstrip('/')}/{quote(name, safe='')}{question}{options}"
 
 
 def parent_url(url: str) -> str:
@@ -168,8 +199,12 @@ def place(url: str) -> str:
 
     >>> place("redis://me:secret@host/0/words?timeout=2") == place("redis://host/0/words")
     True
+    >>> place("file:/data/a b") == place("file:///data/a%20b") == place("/data/a b")
+    True
     """
-    parts = urlsplit(url)
+    parts = split(located(url))
+    if parts.scheme == "file":
+        return str(directory(url))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -179,7 +214,7 @@ def last_name(url: str) -> str:
     >>> last_name("redis://host/0/trending/words?replicas=1")
     'words'
     """
-    return url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return located(url).partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
 def open_store(url: str) -> LogStore:
@@ -188,10 +223,9 @@ def open_store(url: str) -> LogStore:
     Raises:
         PipelineError: no backend answers for the URL's scheme.
     """
-    scheme, colon, _ = url.partition(":")
-    if not colon or "/" in scheme:
-        scheme, url = "file", f"file:{url}"
+    url = located(url)
+    scheme = url.partition(":")[0]
     if scheme not in _factories:
         known = ", ".join(f"{name}:" for name in sorted(_factories))
-        raise PipelineError(f"no log store for {url!r}: the scheme must be one of {known}")
+        raise PipelineError(f"no log store for {masked(url)!r}: the scheme must be one of {known}")
     return _factories[scheme](url)

@@ -15,6 +15,9 @@ from tidelock.planning.thesis import chain_dp, chain_dp_refined, tree_dp
 
 EXACT = "exact"
 _PARTS = (0.85, 0.7, 0.55, 0.42, 0.3, 0.2, 0.12, 0.07, 0.04, 0.02, 0.01)
+_NEVER = 1e-9
+"""Epochs that come so rarely that their commits cost nothing."""
+_HALVINGS = 60
 _Method = Callable[[Model, float, "Settings"], Configuration | Found | None]
 
 
@@ -79,8 +82,10 @@ class Infeasible(PlanError):
         self.operator = operator
 
 
-def choose(model: Model, budget: float, method: str = EXACT, settings: Settings | None = None) -> Choice:
-    """The plan that ``method`` finds.
+def choose(
+    model: Model, budget: float, method: str = EXACT, settings: Settings | None = None, *, unit: str = ""
+) -> Choice:
+    """The plan that ``method`` finds; ``unit`` is that of the model's times, for messages, if it is known.
 
     Raises:
         Infeasible: there is no plan within the budget, or the method finds none.
@@ -94,7 +99,7 @@ def choose(model: Model, budget: float, method: str = EXACT, settings: Settings 
         if (choice := _found(model, METHODS[method](model, spent, given), method)) is not None
     ]
     if not choices:
-        raise _infeasible(model, budget, method)
+        raise _infeasible(model, budget, method, unit)
     if model.capacity is None:
         return choices[0]
     best = min(choices, key=lambda choice: choice.costs.recovery)
@@ -152,7 +157,35 @@ def least_budget(model: Model) -> tuple[float, str]:
     return least - model.baseline, model.operators[most].name
 
 
-def _infeasible(model: Model, budget: float, method: str) -> Infeasible:
+def fitting_interval(model: Model, budget: float) -> float | None:
+    """The shortest interval between epochs, rounded up, at which a plan fits the budget.
+
+    None if heads have no frequency that is given, or if no interval would do.
+
+    What is spent falls with the frequency of heads, and so does what a plain query would spend.
+    """
+    frequency = model.head_frequency
+    if not frequency or least_budget(_slower(model, _NEVER))[0] >= budget:
+        return None
+    fits, fails = _NEVER, 1.0
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(fits * fails)
+        if least_budget(_slower(model, middle))[0] < budget:
+            fits = middle
+        else:
+            fails = middle
+    interval = 1 / (frequency * fits)
+    step = 10.0 ** (math.floor(math.log10(interval)) - 1)
+    return math.ceil(interval / step) * step
+
+
+def _slower(model: Model, share: float) -> Model:
+    """The model with epochs that come less often, by this share."""
+    assert model.head_frequency is not None
+    return replace(model, head_frequency=model.head_frequency * share, baseline=model.baseline * share)
+
+
+def _infeasible(model: Model, budget: float, method: str, unit: str) -> Infeasible:
     least, operator = least_budget(model)
     if budget > least and method == EXACT:
         return Infeasible(
@@ -169,7 +202,21 @@ def _infeasible(model: Model, budget: float, method: str) -> Infeasible:
             None,
         )
     return Infeasible(
-        f"no plan fits a budget of {budget:g}: it has to be above {least:g}, most of which {operator} costs",
+        f"no plan fits a budget of {budget:g}: it has to be above {least:g}, most of which {operator} costs"
+        f"{_about_interval(model, budget, unit)}",
         least,
         operator,
+    )
+
+
+def _about_interval(model: Model, budget: float, unit: str) -> str:
+    """What to say if no plan fits because epochs come too often."""
+    interval = fitting_interval(model, budget)
+    if interval is None or not model.head_frequency:
+        return ""
+    said = f" {unit}" if unit else ""
+    return (
+        f". The interval between epochs is the problem: one comes every {1 / model.head_frequency:.3g}{said}, and "
+        f"a segment needs {model.segment_cost:.3g}{said} for each of its commits. With an epoch every {interval:g}"
+        f"{said} or less often there is a plan"
     )

@@ -125,7 +125,7 @@ def plan_pipeline(
     """
     allowed = model
     while True:
-        choice = choose(allowed, budget, method, settings)
+        choice = choose(allowed, budget, method, settings, unit="seconds")
         names = frozenset(model.operators[at].name for at in choice.configuration.anchors if model.inputs[at])
         cutting = cut(Plan(anchors=names))
         sizes = _sizes(allowed, cutting, choice, budget, most)

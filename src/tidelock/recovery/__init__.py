@@ -3,7 +3,6 @@
 from tidelock.recovery.adjust import (
     Adjusted,
     Found,
-    Held,
     Link,
     Shape,
     Step,
@@ -12,6 +11,7 @@ from tidelock.recovery.adjust import (
     violations,
 )
 from tidelock.recovery.backpressure import Bound, has_room
+from tidelock.recovery.draining import Drain
 from tidelock.recovery.facts import (
     Action,
     EpochCommitted,
@@ -28,6 +28,7 @@ from tidelock.recovery.facts import (
     StopAsked,
     StopSegment,
 )
+from tidelock.recovery.held import Held, Pieces
 from tidelock.recovery.life import Failure, State
 from tidelock.recovery.machine import Machine
 from tidelock.recovery.policy import Policy
@@ -36,6 +37,7 @@ __all__ = [
     "Action",
     "Adjusted",
     "Bound",
+    "Drain",
     "EpochCommitted",
     "Fact",
     "Failure",
@@ -46,6 +48,7 @@ __all__ = [
     "Link",
     "Looked",
     "Machine",
+    "Pieces",
     "Policy",
     "QueryEnded",
     "QueryFailed",

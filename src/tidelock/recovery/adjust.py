@@ -13,9 +13,19 @@ consistent when
   upstream log as rewound or restarted, so neither is the consumer ahead of its upstream segment nor is anything
   between them missing.
 
-For one link, the componentwise maximum of two consistent pairs is consistent too: of a kept log and a restarted
-one the kept log's pair is the larger in both components, and two kept logs have the same boundaries. Hence the
-consistent choices have a greatest element, and it is found by lowering alone, from the best safe versions down:
+A log that has lost some of its entries is found in pieces (`Pieces`). Which of them is kept is no choice of its
+own: the version of its segment decides it, see there. Some versions are safe only if a segment can read again
+what it had read: a batch that was begun and not committed, or a segment that makes its lost state anew. Such a
+version has *needs*, epochs whose positions must be boundaries of what is kept of the upstream logs, too.
+
+For one link, the componentwise maximum of two consistent pairs is consistent too. Let (u, c) and (u', c') be the
+upstream version and the consumer's, with u < u' and c > c' (otherwise there is nothing to show), and let p and p'
+be their positions, p > p' (if a lag makes them equal, so are those of the needs). If no piece of the log has the
+boundary u', only p' = u' is served, but p' < p <= u < u'. So u' is in a piece that has p' as well, and p' < p <=
+u < u' lies in the span of that piece, of which u is a boundary, since no version inside an entry counts. So the
+same piece serves p to u, with all needs of c, and it serves them to u'. Of several ways to have one version the
+greater needs win by the same argument. Hence the consistent choices have a greatest element, and it is found by
+lowering alone, from the best safe versions down:
 
 * a consumer's version that no remaining version of its upstream segment can serve is struck out;
 * if an older upstream version serves it but the newest does not, the newest is struck out. It can only be that
@@ -24,7 +34,7 @@ consistent choices have a greatest element, and it is found by lowering alone, f
 Nothing that belongs to a consistent choice is ever struck out, so the result is as fresh as possible, and a
 segment that is left without versions proves that there is no consistent choice (`Unrecoverable`). Every sweep but
 the last strikes out a version: at most V + 1 sweeps over L links, O(V * L * v * log n) for V safe versions
-in all, v of one segment, logs of n entries; in practice two or three sweeps.
+in all, v of one segment, logs of n entries, whatever number of logs is in pieces; in practice two or three sweeps.
 
 Theorem 1 (the windows join without a gap along every path) and theorem 2 (a segment's operators, its log's tail
 and its inputs have one version) are checked by `violations`, from the steps' orders rather than from the
@@ -33,13 +43,18 @@ reasoning above.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import InternalError, LogCorrupt
+from tidelock.errors import LogCorrupt
+from tidelock.recovery.held import Held, Pieces, check_ascending
+
+Needs = tuple[Epoch, ...]
+"""Epochs behind which a segment reads again what it had read."""
+Way = tuple[Epoch, Needs]
+"""A version to restart from, and what has to be held for it."""
 
 
 class Unrecoverable(LogCorrupt):
@@ -67,68 +82,32 @@ Shape = Mapping[str, tuple[Link, ...]]
 
 
 @dataclass(frozen=True)
-class Held:
-    """A pending window: everything up to ``head`` was truncated, ``ends`` are its entries' last epochs.
-
-    >>> window = Held(Epoch(3), (Epoch(5), Epoch(8)))
-    >>> window.rewound(Epoch(5))
-    Held(head=3, ends=(5,))
-    >>> window.rewound(Epoch(2))
-    Held(head=2, ends=())
-    """
-
-    head: Epoch
-    ends: tuple[Epoch, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check_ascending((self.head, *self.ends), "the boundaries of a log")
-
-    @property
-    def tail(self) -> Epoch:
-        """The newest epoch that the log holds, or its head when it is empty."""
-        return self.ends[-1] if self.ends else self.head
-
-    def is_boundary(self, epoch: Epoch) -> bool:
-        """Whether a consumer may stand at ``epoch``: at the head, or at the end of an entry."""
-        place = bisect_left(self.ends, epoch)
-        return epoch == self.head or (place < len(self.ends) and self.ends[place] == epoch)
-
-    def rewound(self, to: Epoch) -> Held:
-        """The log for a producer that restarts from ``to``: without its tail, or empty if ``to`` is gone."""
-        if to < self.head:
-            return Held(to)
-        return Held(self.head, self.ends[: bisect_right(self.ends, to)])
-
-    def can_end_at(self, version: Epoch) -> bool:
-        """Whether a producer at ``version`` finds all of its output here, or makes it anew."""
-        return version < self.head or self.is_boundary(version)
-
-    def serves(self, position: Epoch, version: Epoch) -> bool:
-        """Whether a consumer goes on from ``position`` when the producer restarts from ``version``."""
-        if version < self.head:
-            return position == version
-        return position <= version and self.is_boundary(position)
-
-
-@dataclass(frozen=True)
 class Found:
     """What is left of a segment: the versions it can be put back to, and its log (None: a sink without one).
 
-    ``safe`` ascends; it holds `BEFORE_FIRST` only if the segment may start from nothing.
+    ``safe`` ascends; it holds `BEFORE_FIRST` only if the segment may start from nothing. ``needs``: for the
+    versions that are safe only if input can be read again, the ways to have them, each the epochs that it needs.
     """
 
     safe: tuple[Epoch, ...]
-    window: Held | None
+    window: Held | Pieces | None
+    needs: Mapping[Epoch, tuple[Needs, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_ascending(self.safe, "safe versions")
+        check_ascending(self.safe, "safe versions")
+
+    @property
+    def ways(self) -> list[Way]:
+        """All ways to restart the segment, the best one last."""
+        return [(version, needs) for version in self.safe for needs in sorted(self.needs.get(version, ((),)))]
 
     def after(self, step: Step) -> Found:
         """What is found once ``step`` has been carried out."""
         safe = self.safe[: bisect_right(self.safe, step.version)]
-        if self.window is None or not (step.rewind or step.restart_log):
-            return Found(safe, self.window)
-        return Found(safe, Held(step.version) if step.restart_log else self.window.rewound(step.version))
+        window = None if self.window is None else self.window.at(step.version)
+        if window is None or not (step.rewind or step.restart_log):
+            return Found(safe, window)
+        return Found(safe, Held(step.version) if step.restart_log else window.rewound(step.version))
 
 
 @dataclass(frozen=True)
@@ -185,7 +164,7 @@ def adjust(shape: Shape, found: Mapping[str, Found]) -> Adjusted:
     candidates = {segment: _candidates(shape, segment, found) for segment in shape}
     while any(_lower(candidates, found, segment, link) for segment, link in _links(shape)):
         pass
-    return Adjusted({name: _step(name, found[name], versions[-1]) for name, versions in candidates.items()})
+    return Adjusted({name: _step(name, found[name], ways[-1][0]) for name, ways in candidates.items()})
 
 
 def violations(shape: Shape, found: Mapping[str, Found], adjusted: Adjusted) -> list[str]:
@@ -197,48 +176,55 @@ def _links(shape: Shape) -> Iterator[tuple[str, Link]]:
     return ((segment, link) for segment, inputs in shape.items() for link in inputs)
 
 
-def _log(found: Mapping[str, Found], segment: str, reader: str) -> Held:
+def _log(found: Mapping[str, Found], segment: str, reader: str) -> Held | Pieces:
     window = found[segment].window
     if window is None:
         raise Unrecoverable(f"segment {reader!r} reads the log of {segment!r}, and there is none")
     return window
 
 
-def _candidates(shape: Shape, segment: str, found: Mapping[str, Found]) -> list[Epoch]:
+def _candidates(shape: Shape, segment: str, found: Mapping[str, Found]) -> list[Way]:
     """The safe versions that fit the segment's own log, also as its own reader (a loop inside a segment)."""
     loops = [link for link in shape[segment] if link.upstream == segment]
     window = _log(found, segment, segment) if loops else found[segment].window
-    safe = found[segment].safe
+    ways = found[segment].ways
     if window is not None:
         held = window
-        safe = tuple(
-            version
-            for version in safe
-            if held.can_end_at(version) and all(held.serves(link.position(version), version) for link in loops)
-        )
-    if not safe:
+        ways = [
+            (version, needs)
+            for version, needs in ways
+            if held.can_end_at(version) and all(_serves(held, link, version, (version, needs)) for link in loops)
+        ]
+    if not ways:
         raise _unrecoverable(segment, found, _own_log_story(found[segment]))
-    return list(safe)
+    return ways
 
 
-def _lower(candidates: Mapping[str, list[Epoch]], found: Mapping[str, Found], reader: str, link: Link) -> bool:
+def _serves(window: Held | Pieces, link: Link, upstream: Epoch, way: Way) -> bool:
+    """Whether a reader restarts in this way when the segment that it reads from restarts from ``upstream``."""
+    version, needs = way
+    return window.serves(link.position(version), upstream, tuple(link.position(need) for need in needs))
+
+
+def _lower(candidates: Mapping[str, list[Way]], found: Mapping[str, Found], reader: str, link: Link) -> bool:
     """Strike out newest versions until both ends of a link fit; whether there was any to strike out."""
     window = _log(found, link.upstream, reader)
     mine, theirs = candidates[reader], candidates[link.upstream]
     lowered = False
-    while not window.serves(position := link.position(mine[-1]), theirs[-1]):
+    while not _serves(window, link, theirs[-1][0], mine[-1]):
         lowered = True
-        if any(window.serves(position, version) for version in theirs):
+        if any(_serves(window, link, version, mine[-1]) for version, _ in theirs):
             theirs.pop()
         elif len(mine) > 1:
             mine.pop()
         else:
-            raise _unrecoverable(reader, found, _link_story(window, link, position, theirs[-1]))
+            position, kept = link.position(mine[-1][0]), window.at(theirs[-1][0])
+            raise _unrecoverable(reader, found, _link_story(kept, link, position, theirs[-1][0]))
     return lowered
 
 
 def _step(segment: str, found: Found, version: Epoch) -> Step:
-    window = found.window
+    window = None if found.window is None else found.window.at(version)
     restart = window is not None and version < window.head
     rewind = window is not None and not restart and version < window.tail
     return Step(segment, version, roll_back=version < found.safe[-1], rewind=rewind, restart_log=restart)
@@ -246,7 +232,9 @@ def _step(segment: str, found: Found, version: Epoch) -> Step:
 
 def _against_theorem_1(shape: Shape, found: Mapping[str, Found], adjusted: Adjusted) -> Iterator[str]:
     for segment, link in _links(shape):
-        upstream, window = link.upstream, found[link.upstream].after(adjusted.steps[link.upstream]).window
+        upstream = link.upstream
+        kept, version = found[upstream].after(adjusted.steps[upstream]).window, adjusted.version(upstream)
+        window = None if kept is None else kept.at(version)
         position = link.position(adjusted.version(segment))
         if window is None:
             yield f"{segment} reads the log of {upstream}, and there is none"
@@ -294,8 +282,3 @@ def _link_story(window: Held, link: Link, position: Epoch, newest: Epoch) -> str
             f"epoch {position} to make the epochs in between again"
         )
     return f"epoch {position} is inside an entry of the log of {upstream}"
-
-
-def _check_ascending(epochs: tuple[Epoch, ...], what: str) -> None:
-    if any(later <= earlier for earlier, later in pairwise(epochs)):
-        raise InternalError(f"{what} have to ascend: {', '.join(map(str, epochs))}")

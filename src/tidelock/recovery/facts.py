@@ -71,9 +71,13 @@ class SetAsideDone:
 
 @dataclass(frozen=True)
 class StopAsked:
-    """Somebody wants the pipeline to stop at epoch boundaries; with ``drain`` the logs are read empty first."""
+    """Somebody wants the pipeline to stop at epoch boundaries; with ``drain`` the logs are read empty first.
+
+    ``why`` is for people: what it was that wanted it, if it was not one of them.
+    """
 
     drain: bool
+    why: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ Invariants (`validate`):
 
 * a segment that backs off waits for exactly one thing: its time, or the dead-letter log; no other waits at all;
 * failures in a row never exceed the policy's attempts; each newly committed epoch ends the row;
-* an outage has a beginning exactly as long as failures of it are remembered; each newly committed epoch ends it;
+* an outage has a beginning exactly as long as it lasts; each newly committed epoch ends it;
+* what is remembered is bounded, however long the segment lives: the newest failures, and which epochs were set
+  aside that are not committed yet;
 * nothing leaves STOPPED or FAILED.
 
 An outage (a store or a server that does not answer) says nothing about the epoch. Such failures stand beside the
@@ -52,6 +54,7 @@ from tidelock.recovery.facts import (
 from tidelock.recovery.policy import Policy
 
 REMEMBERED_FACTS = 10
+REMEMBERED_FAILURES = 20
 
 
 class State(Enum):
@@ -102,9 +105,10 @@ class Life:
         self.state = State.WAITING
         self.epoch = BEFORE_FIRST
         self.restarts = 0
-        self.failures: list[Failure] = []
+        self.failures: deque[Failure] = deque(maxlen=REMEMBERED_FAILURES)
         self.retry_at: float | None = None
         self._policy = policy
+        self._met = 0  # failures in all, also those that are not remembered any more
         self._row = 0  # failures since the last commit, those of an outage not among them
         self._outage: Outage | None = None
         self._setting_aside: Epoch | None = None
@@ -147,10 +151,14 @@ class Life:
         waits = (self.retry_at is not None) + (self._setting_aside is not None)
         if waits != (self.state is State.BACKING_OFF):
             raise self._broken(f"waits for {waits} things in state {self.state.value!r}")
-        if not 0 <= self._row <= min(len(self.failures), self._policy.attempts):
-            raise self._broken(f"{self._row} failures in a row out of {len(self.failures)}")
-        if self._outage and not any(failure.outage for failure in self.failures):
-            raise self._broken(f"an outage since {self._outage.since:g} that nobody has met")
+        if not 0 <= self._row <= min(self._met, self._policy.attempts):
+            raise self._broken(f"{self._row} failures in a row out of {self._met}")
+        if self._outage and not 1 <= self._outage.failures <= self._met - self._row:
+            raise self._broken(f"an outage that {self._outage.failures} of {self._met} attempts have met")
+        if len(self.failures) != min(self._met, REMEMBERED_FAILURES):
+            raise self._broken(f"{len(self.failures)} failures are remembered of {self._met}")
+        if any(epoch <= self.epoch for epoch in self._set_aside):
+            raise self._broken(f"epochs {sorted(self._set_aside)} are set aside, and {self.epoch} is committed")
 
     # -- reactions
 
@@ -171,6 +179,7 @@ class Life:
     def learn(self, fact: EpochCommitted, _now: float) -> tuple[Action, ...]:
         """Know how far the segment has come, whatever it is doing."""
         self.epoch = max(self.epoch, fact.epoch)
+        self._set_aside = {epoch for epoch in self._set_aside if epoch > self.epoch}
         return ()
 
     def advance(self, fact: EpochCommitted, now: float) -> tuple[Action, ...]:
@@ -235,7 +244,7 @@ class Life:
 
     def check_set_aside(self, fact: SetAsideDone, _now: float) -> tuple[Action, ...]:
         """Nothing, if it was asked for once."""
-        if fact.epoch not in self._set_aside:
+        if fact.epoch > self.epoch and fact.epoch not in self._set_aside:
             raise self._broken(f"nobody asked to set epoch {fact.epoch} aside")
         return ()
 
@@ -279,6 +288,7 @@ class Life:
         self.state, self.retry_at, self._setting_aside = state, None, None
 
     def _keep(self, fact: QueryFailed, now: float) -> None:
+        self._met += 1
         self.failures.append(Failure(now, fact.epoch, fact.story, fact.outage))
 
     def _broken(self, what: str) -> InternalError:

@@ -97,7 +97,7 @@ class Machine:
         return self._life(segment).restarts
 
     def failures(self, segment: str) -> list[Failure]:
-        """Every failure of the segment, oldest first."""
+        """The newest failures of the segment, oldest first; `restarts` counts them all."""
         return list(self._life(segment).failures)
 
     def last_error(self, segment: str) -> str | None:

@@ -1,8 +1,10 @@
-"""What a Redis URL says. Pure.
+"""What a Redis URL says.
 
-    redis://[user[:password]@]host[:port][,host[:port]...]/db/path...[?option=value&...]
+    redis://[user[:password]@]host[:port]/db/path...[?option=value&...]
+    redis://[user[:password]@]sentinel[:port][,sentinel[:port]...]/db/path...?sentinel=name[&option=value&...]
 
-`rediss:` is the same over TLS. The path names a log or a job's state inside the database; keys begin with it.
+`rediss:` is the same over TLS. A `Location` is a place: who we are there is kept apart (`tidelock.credentials`).
+The path names a log or a job's state inside the database; keys begin with it.
 
 | option | meaning |
 |---|---|
@@ -14,11 +16,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote, urlencode
 
+from tidelock.credentials import taken
 from tidelock.errors import PipelineError
-from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout
+from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout, split
 
 _PORT = 6379
 _SENTINEL_PORT = 26379
@@ -41,8 +44,6 @@ class Location:
     db: int
     path: str
     tls: bool = False
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
     replicas: int = 0
     timeout: float = 5.0
     sentinel: str | None = None
@@ -50,13 +51,25 @@ class Location:
 
     @property
     def url(self) -> str:
-        """The URL that `parse` reads; it holds the password."""
-        return self._url(self.password)
+        """The URL that `parse` reads; it holds no credentials."""
+        scheme = "rediss" if self.tls else "redis"
+        path = f"/{quote(self.path)}" if self.path else ""
+        return f"{scheme}://{self.addresses}/{self.db}{path}{self._query}"
 
     @property
     def shown(self) -> str:
-        """The URL for people: without the password."""
-        return self._url("***" if self.password else None)
+        """The URL for people."""
+        return self.url
+
+    @property
+    def sentinels(self) -> str:
+        """The URL of the Sentinels themselves, for their credentials."""
+        return f"{'sentinels' if self.tls else 'sentinel'}://{self.addresses}"
+
+    @property
+    def addresses(self) -> str:
+        """The hosts and their ports, with commas."""
+        return ",".join(f"{bracketed(host)}:{port}" for host, port in self.hosts)
 
     @property
     def server(self) -> Location:
@@ -67,10 +80,8 @@ class Location:
         """The place ``name`` below this one."""
         return replace(self, path=f"{self.path}/{name}" if self.path else name)
 
-    def _url(self, password: str | None) -> str:
-        scheme = "rediss" if self.tls else "redis"
-        who = quote(self.user or "", safe="") + (f":{quote(password, safe='*')}" if password else "")
-        hosts = ",".join(f"{bracketed(host)}:{port}" for host, port in self.hosts)
+    @property
+    def _query(self) -> str:
         given: dict[str, str] = dict(self.files)
         if self.replicas:
             given["replicas"] = str(self.replicas)
@@ -78,37 +89,46 @@ class Location:
             given["timeout"] = f"{self.timeout:g}"
         if self.sentinel:
             given["sentinel"] = self.sentinel
-        path = f"/{quote(self.path)}" if self.path else ""
-        query = f"?{urlencode(sorted(given.items()), safe='/')}" if given else ""
-        return f"{scheme}://{f'{who}@' if who else ''}{hosts}/{self.db}{path}{query}"
+        return f"?{urlencode(sorted(given.items()), safe='/')}" if given else ""
 
 
 def parse(url: str) -> Location:
-    """The place that ``url`` names.
+    """The place that ``url`` names; credentials in it are kept in this process's memory.
 
     Raises:
         PipelineError: it is not a Redis URL; the message says what is wrong with it.
     """
-    parts = urlsplit(url)
+    parts = split(taken(url))
     if parts.scheme not in ("redis", "rediss") or not parts.netloc:
         raise PipelineError(f"{masked(url)} is not the URL of a Redis server: write {_EXAMPLE}")
-    who, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = who.partition(":")
     options = parse_options(url, parts.query, _OPTIONS, "Redis")
     db, path = _place(url, parts.path)
-    default = _SENTINEL_PORT if "sentinel" in options else _PORT
     return Location(
-        hosts=tuple(parse_host(url, host, port=default, example=_EXAMPLE) for host in hosts.split(",")),
+        hosts=_hosts(url, parts.netloc, options.get("sentinel")),
         db=db,
         path=path,
         tls=parts.scheme == "rediss",
-        user=unquote(user) or None,
-        password=unquote(password) or None,
         replicas=_replicas(url, options.get("replicas", "0")),
         timeout=parse_timeout(url, options.get("timeout", "5")),
         sentinel=options.get("sentinel"),
         files=tuple(sorted((name, options[name]) for name in ("ca", "cert", "key") if name in options)),
     )
+
+
+def _hosts(url: str, text: str, sentinel: str | None) -> tuple[tuple[str, int], ...]:
+    """All hosts; there is one server, or there are Sentinels that know which one it is."""
+    if sentinel == "":
+        raise PipelineError(
+            f"{masked(url)}: sentinel has no value: it must be the name of the primary that the Sentinels watch"
+        )
+    default = _PORT if sentinel is None else _SENTINEL_PORT
+    hosts = tuple(parse_host(url, host, port=default, example=_EXAMPLE) for host in text.split(","))
+    if sentinel is None and len(hosts) > 1:
+        raise PipelineError(
+            f"{masked(url)}: several hosts are Sentinels: add ?sentinel=NAME, the name of the primary that they "
+            "watch. If they are servers, give one host alone: nothing here could know when another takes its place"
+        )
+    return hosts
 
 
 def _place(url: str, path: str) -> tuple[int, str]:

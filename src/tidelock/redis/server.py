@@ -26,6 +26,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from tidelock.credentials import HINT, Credentials, credentials_for, redacted
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.redis.location import Location
 
@@ -34,7 +35,7 @@ Answer = TypeVar("Answer")
 _PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
-_clients: dict[Location, redis.Redis] = {}
+_clients: dict[tuple[Location, Credentials | None], redis.Redis] = {}
 _connecting = threading.Lock()
 
 
@@ -45,21 +46,20 @@ def connect(location: Location) -> redis.Redis:
         PipelineError: the server refuses us, or may drop data when it is full.
         BackendUnavailable: it does not answer.
     """
-    server = location.server
+    server, who = identity = location.server, credentials_for(location.url)
     with _connecting:
-        if server not in _clients:
-            client = _client(server)
+        if identity not in _clients:
             with translated(server):
+                client = _client(server, who)
                 _check_keeps_data(client, server)
-            _clients[server] = client
-        return _clients[server]
+            _clients[identity] = client
+        return _clients[identity]
 
 
-def _client(server: Location) -> redis.Redis:
+def _client(server: Location, who: Credentials | None) -> redis.Redis:
     options: dict[str, Any] = {
         "db": server.db,
-        "username": server.user,
-        "password": server.password,
+        **_login(who),
         # The server itself waits for replicas as long as the timeout says, before it answers.
         "socket_timeout": server.timeout * (2 if server.replicas else 1),
         "socket_connect_timeout": server.timeout,
@@ -67,15 +67,42 @@ def _client(server: Location) -> redis.Redis:
         # A server that is away is tried again for as long as the timeout says; one that hangs has had that time.
         "retry": Retry(ConstantBackoff(_PAUSE), int(server.timeout / _PAUSE), (ConnectionError,)),
     }
-    if server.tls:
-        options |= {"ssl": True, **{_FILES[name]: file for name, file in server.files}}
     if server.sentinel is None:
         host, port = server.hosts[0]
-        return redis.Redis(host=host, port=port, **options)
-    waiting = {"socket_timeout": server.timeout, "socket_connect_timeout": server.timeout}
-    sentinels: Any = Sentinel
-    primary: redis.Redis = sentinels(server.hosts, sentinel_kwargs=waiting).master_for(server.sentinel, **options)
+        return redis.Redis(host=host, port=port, **options, **_tls(server))
+    primary: redis.Redis = _sentinels(server, who).master_for(server.sentinel, **options, **_tls(server))
     return primary
+
+
+def _sentinels(server: Location, who: Credentials | None) -> Any:
+    """The Sentinels of a server, which say where its primary is: over TLS if the server is, and as who they want.
+
+    They may have credentials of their own. If nobody has said any, they are asked without, and those that want
+    some get the server's.
+    """
+    own, watched = credentials_for(server.sentinels), str(server.sentinel)
+    waiting = {"socket_timeout": server.timeout, "socket_connect_timeout": server.timeout, **_tls(server)}
+    made: Any = Sentinel
+    asked = made(server.hosts, sentinel_kwargs={**waiting, **_login(own)})
+    if own is None and who is not None and not _answers(asked, watched):
+        proved = made(server.hosts, sentinel_kwargs={**waiting, **_login(who)})
+        return proved if _answers(proved, watched) else asked
+    return asked
+
+
+def _answers(sentinels: Any, watched: str) -> bool:
+    try:
+        return bool(sentinels.discover_master(watched))
+    except RedisError:
+        return False
+
+
+def _login(who: Credentials | None) -> dict[str, Any]:
+    return {} if who is None else {"username": who.user, "password": who.password or ""}
+
+
+def _tls(server: Location) -> dict[str, Any]:
+    return {"ssl": True, **{_FILES[name]: file for name, file in server.files}} if server.tls else {}
 
 
 def _check_keeps_data(client: redis.Redis, server: Location) -> None:
@@ -98,7 +125,9 @@ def translated(location: Location) -> Iterator[None]:
     try:
         yield
     except (AuthenticationError, NoPermissionError) as error:
-        raise PipelineError(f"{location.shown}: the server refuses this user or password ({error})") from error
+        raise PipelineError(
+            f"{location.shown}: the server refuses this user or password ({error}): {HINT}"
+        ) from error
     except OutOfMemoryError as error:
         raise BackendUnavailable(
             f"{location.shown}: the server has no memory left, and nothing was changed. Give it more (maxmemory), "
@@ -106,7 +135,9 @@ def translated(location: Location) -> Iterator[None]:
         ) from error
     except ResponseError as error:
         if str(error).startswith(("NOAUTH", "WRONGPASS")):
-            raise PipelineError(f"{location.shown}: the server wants a user and a password ({error})") from error
+            raise PipelineError(
+                f"{location.shown}: the server wants a user and a password ({error}): {HINT}"
+            ) from error
         raise BackendUnavailable(f"{location.shown}: the server cannot do this now ({error})") from error
     except (RedisError, OSError) as error:
         raise BackendUnavailable(
@@ -161,4 +192,5 @@ def check_copied(location: Location, copies: object) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    # A client that is told of in an error may be told with its password.
+    return redacted(str(error).strip().partition("\n")[0]) or type(error).__name__

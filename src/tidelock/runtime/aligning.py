@@ -11,25 +11,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidelock.alignment.combining import standing
 from tidelock.alignment.directory import Directory, Job, Subject
-from tidelock.alignment.machine import Commanded, Progressed, Source, State
+from tidelock.alignment.machine import Commanded, Heard, Progressed, Source, State, Unknown
 from tidelock.coordination import SessionExpired, Tree, open_tree
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
 from tidelock.log import EpochLog
 from tidelock.log.following import Instruction
-from tidelock.runtime.events import Events
+from tidelock.runtime.events import Events, Trouble
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.subscriptions import Publication, default_coordinator
 from tidelock.spark.batches import Batches
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.segments import Segments
+from tidelock.topology import why_one_by_one
 
 _LOOK_EVERY = 0.1
 _TELL_EVERY = 0.5
@@ -63,6 +65,7 @@ class Neighbours:
         reading = tuple(
             s.name for s in segments.cutting.segments if any(name in segments.followed for name in s.sources)
         )
+        logs = {one.subject: EpochLog.open(one.log) for one in segments.followed.values()}
         job = Job(
             pipeline.name,
             str(home.root),
@@ -70,6 +73,7 @@ class Neighbours:
             {one.subject: one.consumer for one in pipeline.followed.values()},
             tuple(known.subject for known in pipeline.published.values()),
             reading,
+            _one_by_one(segments, reading, logs),
         )
         aligned = tuple(one.subject for one in pipeline.followed.values() if one.aligned)
         if aligned:
@@ -77,9 +81,15 @@ class Neighbours:
         return cls(
             job,
             {known.subject: _published(home, node, known) for node, known in pipeline.published.items()},
-            {one.subject: EpochLog.open(one.log) for one in segments.followed.values()},
+            logs,
             aligned,
         )
+
+
+def _one_by_one(segments: Segments, reading: Collection[str], logs: Mapping[str, EpochLog]) -> str | None:
+    timed = [subject for subject, log in logs.items() if log.header.event_time]
+    traits = {name: described.traits for name, described in segments.described.items()}
+    return why_one_by_one(segments.cutting, traits, reading, timed)
 
 
 def _published(home: Home, node: str, known: Publication) -> tuple[Subject, str]:
@@ -103,8 +113,18 @@ def _published(home: Home, node: str, known: Publication) -> tuple[Subject, str]
     return Subject(known.subject, subject.url, own.header.schema, shared=True), own.url
 
 
+class _NotKept(Exception):
+    """What should have been in the home before anything else is not; it was told."""
+
+
 class Aligner:
-    """Speaks for one running job. Made before its segments start; `run` belongs into a thread of its own."""
+    """Speaks for one running job. Made before its segments start; `run` belongs into a thread of its own.
+
+    That thread owns the session with the tree and all that is remembered here. What others may call is `end`,
+    `leave` and `closing`; the instruction, which several write, is guarded by a lock, as is the mode that it is
+    made from.
+    Whatever fails is told once, and tried again: the thread lives as long as the run.
+    """
 
     def __init__(
         self,
@@ -119,17 +139,23 @@ class Aligner:
         self._its = neighbours
         self._home = home
         self._events = events
-        self._usual = Instruction(interval=interval, patience=patience, last=last_epoch)
+        self._usual = Instruction(
+            interval=interval, patience=patience, last=last_epoch, merges=neighbours.job.one_by_one is None
+        )
         self._url = home.coordinator or default_coordinator()
         self._ended = threading.Event()
+        self._left = threading.Event()
         self._closing = False
-        self._instructing = threading.Lock()
+        self._instructing = threading.RLock()
         self._tree: Tree | None = None
         self._tried = self._told = self._advanced = 0.0
         self._away = False
         self._seen: dict[str, int] = {}
         self._rows: list[dict[str, Any]] = []
         self._reported: tuple[Any, ...] = ()
+        self._unheard: Unknown | None = None
+        self._advancing = Trouble(events, "alignment failed", "alignment recovered")
+        self._talking = Trouble(events, "alignment failed", "alignment recovered")
         self.source = self._kept()
         self._instruct(self.source)
 
@@ -143,15 +169,7 @@ class Aligner:
                 cycle.
             BackendUnavailable: the tree does not answer.
         """
-        try:
-            known = self._open()
-            known.register(self._its.job)
-            for subject, log in self._its.publishes.values():
-                known.publish(subject, self._its.job.name, log)
-            known.show_alive(self._its.job.name)
-        except BaseException:
-            self.close()
-            raise
+        self._open()
 
     # -- while it runs
 
@@ -160,28 +178,43 @@ class Aligner:
         try:
             while not self._ended.wait(_LOOK_EVERY):
                 self._look()
-            self._try_to_talk(last=True)
+            self._look(last=True)
         finally:
             self.close()
 
-    def _look(self) -> None:
+    def _look(self, *, last: bool = False) -> None:
+        # Logs are asked often only while the job is led from one state to the other.
+        if self.source.state not in _AT_REST or time.monotonic() - self._advanced >= _TELL_EVERY:
+            self._advanced = time.monotonic()
+            self._try(self._advance, self._advancing)
+        if not self._try(lambda: self._try_to_talk(last=last), self._talking):
+            self.close()  # whatever it is, it may be the session's: with a new one, everything is told again
+
+    def _try(self, what: Callable[[], bool], trouble: Trouble) -> bool:
+        """Do something that may fail in any way; whether it has not. It answers whether it was done at all."""
         try:
-            # Logs are asked often only while the job is led from one state to the other.
-            if self.source.state not in _AT_REST or time.monotonic() - self._advanced >= _TELL_EVERY:
-                self._advanced = time.monotonic()
-                self._advance()
-            self._try_to_talk()
-        except OSError:
-            return  # no room in the home: what was not written is tried again with the next look
+            if what():
+                trouble.over("the job speaks with others again")
+        except _NotKept:  # that is not the fault of who is spoken with, and is tried again with the next look
+            return True
+        except Exception as failure:
+            trouble.met(failure, f"{failure}; the job goes on, and this is tried again")
+            return False
+        return True
 
     def end(self) -> None:
         """Let `run` return."""
         self._ended.set()
 
+    def leave(self) -> None:
+        """Write nothing into the home any more: `run` has not returned, and the home gets another owner."""
+        self._left.set()
+
     def closing(self) -> None:
         """Let nobody wait for a subject any more: the job is about to stop."""
-        self._closing = True
-        self._instruct(self.source)
+        with self._instructing:
+            self._closing = True
+            self._instruct(self.source)
 
     # -- the machine
 
@@ -190,7 +223,7 @@ class Aligner:
         kept = self._home.sealed_document("alignment", lambda fields: Source.from_document(fields, subjects))
         return kept or Source.of(subjects, self._its.aligned)
 
-    def _advance(self) -> None:
+    def _advance(self) -> bool:
         """Tell the machine how far the job is."""
         source = self.source
         for subject, log in self._its.logs.items():
@@ -201,16 +234,29 @@ class Aligner:
                 continue  # whoever reads the log will say so
             source = source.handle(Progressed(subject, BEFORE_FIRST if position is None else position, completed))
         self._become(source)
+        return True
 
     def _become(self, source: Source) -> None:
         before = self.source
-        if _mode(source) != _mode(before):
-            # Nothing is told of what is not durable, and what could not be written is tried again.
-            self._home.seal_document("alignment", source.to_document())
-            self._instruct(source)
-        self.source = source
+        with self._instructing:  # `closing` writes the instruction for the mode that it finds
+            if self._left.is_set():
+                return
+            if _mode(source) != _mode(before):
+                # Nothing is told of what is not durable, and what could not be written is tried again.
+                with self._keeping():
+                    self._home.seal_document("alignment", source.to_document())
+                    self._instruct(source)
+            self.source = source
         if source.state is not before.state:
             self._events.add("alignment", None, _told(source))
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._events.home_fails(error)
+            raise _NotKept from error
 
     def _instruct(self, source: Source) -> None:
         aligned = {
@@ -219,16 +265,13 @@ class Aligner:
             if subject in self._its.logs
         }
         usual = self._usual
-        with self._instructing:  # `closing` comes from another thread, and is not to be taken back
-            Instruction(aligned, usual.interval, usual.patience, self._closing, usual.last).write(
-                self._home.instruction
-            )
+        replace(usual, aligned=aligned, closing=self._closing).write(self._home.instruction)
 
     # -- the tree
 
-    def _try_to_talk(self, *, last: bool = False) -> None:
+    def _try_to_talk(self, *, last: bool) -> bool:
         if self._tree is None and time.monotonic() - self._tried < _TRY_EVERY and not last:
-            return
+            return False
         self._tried = time.monotonic()
         try:
             self._talk(self._open(), last=last)
@@ -240,13 +283,13 @@ class Aligner:
             if not self._away:
                 self._away = True
                 self._events.add("coordinator away", None, f"{trouble}; the job goes on, and hears commands later")
+            return False
+        return True
 
     def _talk(self, known: Directory, *, last: bool) -> None:
         name = self._its.job.name
         if self._its.logs:
-            command, _ = known.command(name)
-            if command is not None:
-                self._become(self.source.handle(Commanded(command)))
+            self._hear(known.command(name)[0])
         report = (_mode(self.source), self.source.number)
         if report == self._reported and not last and time.monotonic() - self._told < _TELL_EVERY:
             return
@@ -256,23 +299,36 @@ class Aligner:
             if self._look_at_batches():
                 known.keep_epochs(name, self._rows)
 
+    def _hear(self, command: Heard | None) -> None:
+        if isinstance(command, Unknown):
+            if command != self._unheard:
+                self._events.add("alignment failed", None, f"{command.why}; the job goes on as it is")
+            self._unheard = command
+        elif command is not None:
+            self._become(self.source.handle(Commanded(command)))
+
     def _open(self) -> Directory:
-        if self._tree is None:
-            self._tree = open_tree(self._url)
-            known = Directory(self._tree)
-            if self._reported:  # a new session, for a job that is known already
-                known.show_alive(self._its.job.name)
-            return known
-        return Directory(self._tree)
+        """The directory; a new session makes the job known once more, for the tree may be another one."""
+        if self._tree is not None:
+            return Directory(self._tree)
+        self._tree = open_tree(self._url)
+        known = Directory(self._tree)
+        try:
+            known.enter(self._its.job)
+            for subject, log in self._its.publishes.values():
+                known.publish(subject, self._its.job.name, log)
+        except BaseException:
+            self.close()
+            raise
+        self._reported = ()
+        return known
 
     def close(self) -> None:
         """End the session with the tree. Idempotent."""
         tree, self._tree = self._tree, None
         if tree is not None:
-            try:
+            with suppress(Exception):  # it is left; what is wrong with it was told, and ends nobody's thread
                 tree.close()
-            except _AWAY:
-                return
 
     # -- which epochs took which
 

@@ -17,22 +17,31 @@ copied first.
 Nothing goes before it is copied: the cursor `backup` on every log that a segment reads stays behind the oldest
 snapshot that is kept of each reader. A log that no segment reads has no such cursor: without cursors it keeps what
 its retention says, and with this one alone it would keep nothing. Its copy follows it.
+
+Before anything older goes, what was copied is glued together as a restore would do it: a home that has lost a
+log, and was not mended yet, is no copy, and must not replace one.
+
+Before a pass, and before its outcome counts, the owner of the place is looked up (`backup_owners`): a run whose
+home was restored elsewhere, and is copied from there, stops copying.
 """
 
 from __future__ import annotations
 
+import fcntl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tidelock.credentials import redacted, without_credentials
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import BackendUnavailable, LogNotFound, PipelineError
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError, TidelockError
 from tidelock.log import EpochLog
-from tidelock.recovery import Link
+from tidelock.recovery import Found, Link, Unrecoverable, adjust
 from tidelock.runtime.backup_checkpoints import CheckpointCopy, committed
-from tidelock.runtime.backup_generations import Generation, make_current, open_generation
+from tidelock.runtime.backup_generations import Generation, check_owner, complete, open_generation, withdraw
 from tidelock.runtime.backup_logs import LogCopy
 from tidelock.runtime.backup_snapshots import Snapshot
 from tidelock.runtime.backup_store import BackupStore
@@ -57,7 +66,10 @@ class Progress:
 
 
 class Backup:
-    """Copies a home to a URL, again and again. One thread at a time; the queries are not touched."""
+    """Copies a home to a URL, again and again; the queries are not touched.
+
+    Owned by the thread that copies. It shares nothing with the run but files and logs.
+    """
 
     def __init__(self, home: Home, url: str, clock: Callable[[], float] = time.time) -> None:
         self._home = home
@@ -65,14 +77,63 @@ class Backup:
         self._clock = clock
         self._generation: Generation | None = None
 
-    def run_until(self, stop: threading.Event, pause: float, on_error: Callable[[Exception], None]) -> None:
-        """Copy until ``stop`` is set, with ``pause`` seconds between passes; failures are told and tried again."""
+    def run_until(
+        self,
+        stop: threading.Event,
+        pause: float,
+        failed: Callable[[Exception], None],
+        copied: Callable[[], None] = lambda: None,
+        displaced: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Copy until ``stop`` is set, ``pause`` seconds between passes; what fails is told and tried again.
+
+        It also ends when copies of this home no longer count, and tells ``displaced``, or ``failed`` if there is
+        none. Then no log waits for the copy any more.
+        """
+        while not stop.is_set():
+            try:
+                with self.alone():
+                    self._copy_until(stop, pause, failed, copied)
+            except Fenced as error:
+                (displaced or failed)(error)
+                return
+            except Exception as error:  # a pipeline never ends because of its backup
+                failed(error)
+            stop.wait(pause)
+
+    def _copy_until(
+        self, stop: threading.Event, pause: float, failed: Callable[[Exception], None], copied: Callable[[], None]
+    ) -> None:
         while not stop.is_set():
             try:
                 self.copy()
-            except Exception as error:  # a pipeline never ends because of its backup
-                on_error(error)
+            except Fenced:
+                with suppress(TidelockError):  # at the latest a run without backup lets them go
+                    release(self._home)
+                raise
+            except Exception as error:
+                failed(error)
+            else:
+                copied()
             stop.wait(pause)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from copying this home meanwhile: each would trust what it remembers of the copy.
+
+        Raises:
+            PipelineError: another process copies it.
+        """
+        self._home.root.mkdir(parents=True, exist_ok=True)
+        with (self._home.root / "copying").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PipelineError(
+                    f"another process already copies {self._home.root}: a run with --backup copies all the time, "
+                    "so nothing is to be done; wait for the end of any other `tidelock backup`"
+                ) from None
+            yield
 
     def copy(self) -> Progress:
         """Copy what is new: one pass. Whatever ends it, the copy can be restored if it could be before.
@@ -80,18 +141,26 @@ class Backup:
         Raises:
             PipelineError: nothing has run here, or the URL holds the copy of another home.
             BackendUnavailable: the target does not work.
-            LogCorrupt: a log of the home is damaged.
+            LogCorrupt: a log of the home is damaged, or has lost what a copy needs; the copy before stays.
+            Fenced: copies of this home no longer count, another one has taken its place; nothing of that is
+                touched.
         """
         started = self._clock()
         try:
             generation = self._opened()
             before = generation.bytes_written
             self._copy_segments(generation)
+            _check_restorable(generation)
             self._trim(generation)
-            make_current(self._store, generation)
+            complete(self._store, self._home, generation)
         except Exception as error:
+            if isinstance(error, Fenced) and self._generation is not None:
+                with suppress(BackendUnavailable, LogCorrupt):  # then it stays, and does no harm
+                    withdraw(self._store, self._generation)
             self._generation = None  # what the target really holds is looked up again
-            self._report({"error": f"{type(error).__name__}: {error}", "failed_at": self._clock()})
+            said = f"{type(error).__name__}: {redacted(str(error))}"
+            with suppress(OSError):  # no room in the home: what failed is told all the same
+                self._report({"error": said, "failed_at": self._clock()})
             raise
         seconds = self._clock() - started
         copied = {name: _newest(copy).epoch for name, copy in generation.checkpoints.items()}
@@ -102,7 +171,8 @@ class Backup:
     def _opened(self) -> Generation:
         record, known = self._home.known(), self._generation
         if known is None or known.record != record or known.has_gone_back():
-            known = self._generation = open_generation(self._store, self._home, record, self._clock)
+            known = self._generation = open_generation(self._store, self._home, record)
+        check_owner(self._store, self._home, known)
         _register(record, anew=known.is_empty)
         return known
 
@@ -216,7 +286,8 @@ def status(home: Home, clock: Callable[[], float] = time.time) -> dict[str, Any]
     document = home.document("backup")
     if document is None:
         raise PipelineError(f"{home.root} has no backup: start its pipeline with `tidelock run --backup URL`")
-    return {**document, "segments": _with_gaps(home, document.get("segments", {}), clock())}
+    url = without_credentials(document["url"])
+    return {**document, "url": url, "segments": _with_gaps(home, document.get("segments", {}), clock())}
 
 
 def release(home: Home) -> None:
@@ -252,7 +323,35 @@ def _register(record: Record, *, anew: bool) -> None:
     for segment in record.segments:
         log = _opened_log(segment.log) if record.readers(segment.name) else None
         if log is not None and (anew or log.cursor(CURSOR) is None):
-            log.move_cursor(CURSOR, log.head())
+            log.register(CURSOR)
+
+
+def _check_restorable(generation: Generation) -> None:
+    """See that a restore of what was copied would find a state in which everything fits together.
+
+    Raises:
+        LogCorrupt: it would not, because the home has lost something.
+    """
+    found = {
+        name: Found(
+            _versions(generation, name), generation.logs[name].pieces() if name in generation.logs else None
+        )
+        for name in generation.checkpoints
+    }
+    try:
+        adjust(generation.record.shape(), found)
+    except Unrecoverable as missing:
+        raise LogCorrupt(
+            f"the home has lost what a copy needs, so the last whole copy stays as it is: {missing}. A start of "
+            "the pipeline mends its home, and the next copy is of that"
+        ) from missing
+
+
+def _versions(generation: Generation, segment: str) -> tuple[Epoch, ...]:
+    """The versions that a restore could put a segment back to."""
+    snapshots, state = generation.checkpoints[segment].snapshots, generation.states.get(segment)
+    found = {version for snapshot in snapshots for version in snapshot.safe(snapshot.files)}
+    return tuple(sorted(v for v in found if state is None or v in state.ends or v == BEFORE_FIRST))
 
 
 def _trim_log(generation: Generation, name: str, copy: LogCopy) -> None:

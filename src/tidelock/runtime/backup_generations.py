@@ -1,49 +1,101 @@
 """Generations: a copy that follows one history of a home.
 
-    current.json                                 which generation a restore takes (sealed)
+    <generation>/owner.json                      whose it is: its claim (sealed)
+    <generation>/complete.json                   is there once a restore can take it
     <generation>/home.json                       the home's record, sealed
     <generation>/segments/<segment>/files/<path>@<crc32>
     <generation>/segments/<segment>/snapshots/<number>.json
     <generation>/logs/<node>/, dead/<name>/, state/<operator>/
                                                  log.json, aside/, entries/, parts/
     <generation>/out/<sink>/epoch=<n>/, epoch=<n>.json
+    current.json                                 of release 0.1.0: which generation was complete (sealed)
 
 A home that was restored, or put back to an older epoch, makes some epochs again, perhaps with other rows in them.
 Old snapshots must never meet new log entries. So a copy goes on in the same generation only if the home still has
 the very batches of its newest snapshots, and the very entries that were copied beyond them; otherwise it begins a
 new one. The old generation is what a restore takes until the new one is complete, and is removed then.
+`backup_owners` has the rules for several homes that copy to one place.
 """
 
 from __future__ import annotations
 
-import re
-import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import LogCorrupt, PipelineError
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.runtime.backup_checkpoints import CheckpointCopy
 from tidelock.runtime.backup_logs import LogCopy, OutputCopy
+from tidelock.runtime.backup_owners import (
+    Claim,
+    displacing,
+    is_generation,
+    next_name,
+    removable,
+    succeeded,
+    token_of,
+)
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.home import Home, Record
+from tidelock.urls import masked
 
 _CURRENT = "current.json"
-_NAME = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
+_OWNER = "owner.json"
+_COMPLETE = "complete.json"
+_ANCESTRY = "ancestry"
 
 
-def current_generation(store: BackupStore) -> str | None:
-    """The generation that is complete, or None.
+# -- claims
+
+
+def read_claims(store: BackupStore) -> list[Claim]:
+    """The claims at a place: all generations, complete or not.
 
     Raises:
-        LogCorrupt: the document that says so is damaged.
+        LogCorrupt: the only document that says which copy is complete is damaged.
     """
+    found = [_claim(store, name) for name in store.folders() if is_generation(name)]
+    if any(claim.complete for claim in found):
+        return found  # whatever a run of 0.1.0 has left behind does not count any more
+    current = _current(store)
+    return [replace(claim, complete=claim.complete or claim.name == current) for claim in found]
+
+
+def _claim(store: BackupStore, name: str) -> Claim:
+    complete = store.read(f"{name}/{_COMPLETE}") is not None
+    data = store.read(f"{name}/{_OWNER}")
+    if data is not None:
+        with suppress(LogCorrupt):
+            return unseal(
+                data,
+                f"{store.url}/{name}/{_OWNER}",
+                lambda fields: Claim(name, complete, str(fields["home"]), frozenset(fields["ancestors"])),
+            )
+    return Claim(name, complete)
+
+
+def _current(store: BackupStore) -> str | None:
     data = store.read(_CURRENT)
     if data is None:
         return None
     return unseal(data, f"{store.url}/{_CURRENT}", lambda fields: str(fields["generation"]))
+
+
+def ancestors(home: Home) -> frozenset[str]:
+    """The homes and generations that a home succeeds, if it was restored."""
+    return home.sealed_document(_ANCESTRY, lambda fields: frozenset(fields["ancestors"])) or frozenset()
+
+
+def remember_ancestors(home: Home, taken: Claim, claims: Iterable[Claim]) -> None:
+    """Write down in a home that is being restored from ``taken`` whom of these it succeeds. Durable."""
+    unfinished = [claim for claim in claims if not claim.complete]
+    home.seal_document(_ANCESTRY, {"ancestors": sorted(succeeded(taken, unfinished))})
+
+
+# -- one generation
 
 
 class Generation:
@@ -66,15 +118,25 @@ class Generation:
         self.outputs = {s.name: OutputCopy(self.store, s.name, home.out(s.name)) for s in record.segments}
         self._dead: dict[str, LogCopy] = {}
 
+    @property
+    def owner(self) -> str:
+        """The identity of the home that is copied."""
+        return self._home.identity()
+
+    def claim(self, ancestors: frozenset[str]) -> None:
+        """Write down whose copy this is: from now on everybody can see it."""
+        self.store.write(_OWNER, seal({"home": self.owner, "ancestors": sorted(ancestors)}))
+
     def begin(self) -> None:
-        """Write down whose copy this is."""
+        """Write down what is copied."""
         self.store.write("home.json", self.record.encode())
 
     def dead(self, segment: str) -> list[LogCopy]:
         """The copies of the logs that keep what was set aside for a segment."""
         for folder in (self._home.root / "dead").glob(f"{segment}.*"):
             if folder.name not in self._dead:
-                self._dead[folder.name] = LogCopy(self.store, f"dead/{folder.name}", f"file:{folder}")
+                url = self._home.letters(folder.name)
+                self._dead[folder.name] = LogCopy(self.store, f"dead/{folder.name}", url)
         return [copy for name, copy in self._dead.items() if name.startswith(f"{segment}.")]
 
     @property
@@ -103,65 +165,141 @@ class Generation:
         newest = self.checkpoints[segment].newest
         return BEFORE_FIRST if newest is None else newest.epoch
 
+    @property
+    def has_nothing(self) -> bool:
+        """Whether no batch has been copied, so that there is nothing to lose."""
+        return not any(copy.newest and copy.newest.files for copy in self.checkpoints.values())
+
     def is_related(self) -> bool:
-        """Whether this is a copy of the same queries or logs, in whatever history, or has nothing to lose."""
-        copies = [copy for copy in self.checkpoints.values() if copy.newest and copy.newest.files]
-        if any(copy.is_related() for copy in copies) or any(log.is_related() for log in self.logs.values()):
-            return True
-        return not copies
+        """Whether this is a copy of the same queries or logs, in whatever history."""
+        return any(copy.is_related() for copy in self.checkpoints.values()) or any(
+            log.is_related() for log in self.logs.values()
+        )
 
 
 def open_generation(
-    store: BackupStore, home: Home, record: Record, clock: Callable[[], float] = time.time
+    store: BackupStore, home: Home, record: Record, chance: Callable[[], str] = lambda: uuid.uuid4().hex[:16]
 ) -> Generation:
     """The generation in which the copy of ``home`` goes on, or a new one.
 
     Raises:
         PipelineError: the store holds the copy of another home.
+        Fenced: it holds the copy of a home that has taken this one's place.
     """
-    current = current_generation(store)
-    for name in sorted(_generations(store), key=lambda name: name != current):
-        generation = Generation(store, name, home, record)
+    claims, me = read_claims(store), home.identity()
+    before = ancestors(home).union(*(claim.ancestors for claim in claims if claim.home == me))
+    before |= _check_free(store, home, record, claims, before)
+    own = [c for c in claims if c.home == me or (c.name not in before and _is_old(store, c, record.pipeline))]
+    for claim in sorted(own, key=lambda claim: claim.rank, reverse=True):
+        generation = Generation(store, claim.name, home, record)
         if generation.is_continued():
+            if claim.home is None:
+                generation.claim(before)
             return generation
-    if current is not None and not _is_related(store, current, home, record):
-        raise PipelineError(
-            f"{store.url} holds the copy of another home: give an empty place to the backup of {home.root}, or "
-            "remove what is there"
-        )
-    begun = time.strftime("%Y%m%dT%H%M%S", time.gmtime(clock()))
-    generation = Generation(store, f"{begun}-{uuid.uuid4().hex[:8]}", home, record)
+    generation = Generation(store, next_name(claims, chance()), home, record)
+    generation.claim(before | {claim.name for claim in own})
     generation.begin()
     return generation
 
 
-def make_current(store: BackupStore, generation: Generation) -> None:
-    """Let a restore take ``generation`` from now on, and remove the pipeline's older ones."""
-    if current_generation(store) != generation.name:
-        store.write(_CURRENT, seal({"generation": generation.name}))
-    for name in _generations(store):
-        if name != generation.name and _pipeline(store, name) == generation.record.pipeline:
-            store.remove_folder(name)
+def _check_free(
+    store: BackupStore, home: Home, record: Record, claims: list[Claim], before: frozenset[str]
+) -> frozenset[str]:
+    """See that what a restore would take may be replaced by a copy of this home; whom it succeeds then."""
+    mine = Claim("", complete=False, home=home.identity(), ancestors=before)
+    rival = displacing(claims, mine)
+    if rival is None:
+        return frozenset()
+    if rival.succeeds(mine):
+        raise _displaced(store, home, rival)
+    copied = _copied_as(store, rival.name, home, record)
+    if copied.record.pipeline != record.pipeline or not (copied.has_nothing or copied.is_related()):
+        raise PipelineError(
+            f"{store.url} holds the copy of another home: give an empty place to the backup of {home.root}, or "
+            "remove what is there"
+        )
+    if rival.home is None:
+        return frozenset()
+    if copied.has_nothing and not ancestors(home):
+        return succeeded(rival)
+    raise _displaced(store, home, rival)
 
 
-def _generations(store: BackupStore) -> list[str]:
-    return [name for name in store.folders() if _NAME.fullmatch(name)]
+def _displaced(store: BackupStore, home: Home, by: Claim) -> Fenced:
+    return Fenced(
+        f"copies of {home.root} to {masked(store.url)} no longer count: another home (generation {by.name}) was "
+        "restored from there, or started anew with the same place, and copies to it. If that one is the job that "
+        "goes on, stop this one; if this one is, give another place to its backup"
+    )
 
 
-def _is_related(store: BackupStore, name: str, home: Home, record: Record) -> bool:
+def check_owner(store: BackupStore, home: Home, generation: Generation) -> list[Claim]:
+    """See that a generation still counts; the claims as they are now.
+
+    Raises:
+        Fenced: somebody has taken the place of its home.
+        BackendUnavailable: somebody has removed it; the next pass begins another.
+    """
+    claims = read_claims(store)
+    expected = Claim(generation.name, complete=False, home=generation.owner, ancestors=ancestors(home))
+    found = [claim for claim in claims if claim.name == generation.name and claim.home == generation.owner]
+    rival = displacing(claims, (found or [expected])[0])
+    if rival is not None:
+        raise _displaced(store, home, rival)
+    if not found:
+        raise BackendUnavailable(
+            f"the copy {generation.name} at {masked(store.url)} was removed by somebody else; the next pass "
+            "begins another"
+        )
+    return claims
+
+
+def complete(store: BackupStore, home: Home, generation: Generation) -> None:
+    """Let a restore take ``generation`` from now on, and remove those that it replaces.
+
+    Raises:
+        Fenced: somebody has taken the place of its home; nothing was changed.
+    """
+    claims = check_owner(store, home, generation)
+    (mine,) = (claim for claim in claims if claim.name == generation.name)
+    if generation.store.read(_COMPLETE) is None:  # also of one that only says so in the way of 0.1.0
+        generation.store.write(_COMPLETE, seal({"generation": generation.name}))
+    for claim in removable(claims, mine):
+        remove_generation(store, claim.name)
+
+
+def withdraw(store: BackupStore, generation: Generation) -> None:
+    """Remove what a displaced run had begun; its complete copies stay for its successor to remove."""
+    if not any(claim.complete for claim in read_claims(store) if claim.name == generation.name):
+        remove_generation(store, generation.name)
+
+
+def remove_generation(store: BackupStore, name: str) -> None:
+    """Remove a generation, so that nobody ever takes what is left of it: its claim goes last."""
+    folder = store.under(name)
+    folder.remove([_COMPLETE])
+    for below in folder.folders():
+        folder.remove_folder(below)
+    folder.remove(["home.json", _OWNER])
+    with suppress(BackendUnavailable):  # object stores have no folders that could be left
+        store.remove_folder(name)
+
+
+def _copied_as(store: BackupStore, name: str, home: Home, record: Record) -> Generation:
+    """The copy of another home, as if it were of this one, so that one can see how they are related."""
     copied = copied_record(store.under(name))
     logs = {segment.name: segment.log for segment in record.segments}
     here = tuple(replace(segment, log=logs.get(segment.name, segment.log)) for segment in copied.segments)
-    related = Generation(store, name, home, replace(copied, segments=here)).is_related()
-    return related and copied.pipeline == record.pipeline
+    return Generation(store, name, home, replace(copied, segments=here))
 
 
-def _pipeline(store: BackupStore, name: str) -> str | None:
-    """Whose generation it is; None if that cannot be told."""
+def _is_old(store: BackupStore, claim: Claim, pipeline: str) -> bool:
+    """Whether release 0.1.0 has made it for that pipeline, so that it is the first one's to take."""
     try:
-        return copied_record(store.under(name)).pipeline
+        unowned = claim.home is None and not token_of(claim.name)
+        return unowned and copied_record(store.under(claim.name)).pipeline == pipeline
     except LogCorrupt:
-        return None
+        return False
 
 
 def copied_record(generation: BackupStore) -> Record:

@@ -12,6 +12,7 @@ from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
 from tidelock.log.log import RECALLS
 from tidelock.log.sealed import seal
+from tidelock.recovery import Held, Pieces
 from tidelock.runtime.backup_store import BackupStore, checksum
 
 _ENTRY = re.compile(r"entries/(\d+)-(\d+)\.json")
@@ -27,6 +28,17 @@ def stored_ranges(names: Iterable[str]) -> list[EpochRange]:
     """What the copied manifests among these names cover, in order."""
     found = (_ENTRY.fullmatch(name) for name in names)
     return sorted(EpochRange(Epoch(int(m[1])), Epoch(int(m[2]))) for m in found if m)
+
+
+def held_in(ranges: Iterable[EpochRange]) -> tuple[Held, ...]:
+    """The pieces of a log with entries that cover these ranges, in order: runs without a gap."""
+    runs: list[list[EpochRange]] = []
+    for covers in ranges:
+        if runs and runs[-1][-1].last + 1 == covers.first:
+            runs[-1].append(covers)
+        else:
+            runs.append([covers])
+    return tuple(Held(Epoch(run[0].first - 1), tuple(covers.last for covers in run)) for run in runs)
 
 
 class LogCopy:
@@ -48,6 +60,10 @@ class LogCopy:
     def ends(self) -> frozenset[Epoch]:
         """The last epochs of the entries that were copied."""
         return frozenset(covers.last for covers in self.ranges)
+
+    def pieces(self) -> Pieces:
+        """What a restore finds of the log."""
+        return Pieces(held_in(self.ranges), None if self.ranges else BEFORE_FIRST)
 
     def log(self) -> EpochLog | None:
         """The log itself, if it has been made."""

@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelock.epochs import Epoch
+from tidelock.inside import relative_name
 from tidelock.log.sealed import seal, unseal
+from tidelock.spark.formats import check_state_files
 
 _DIGITS = 12
 _NUMBERED_STATE = re.compile(r"(state/.+)/(\d+)\.(delta|changelog|snapshot|zip)")
@@ -91,18 +93,27 @@ class Snapshot:
             epoch=Epoch(fields["epoch"]),
             taken_at=fields["taken_at"],
             committed={int(batch): Epoch(epoch) for batch, epoch in fields["committed"].items()},
-            files={path: StoredFile(*stored) for path, stored in fields["files"].items()},
+            files={relative_name(path): _stored(*stored) for path, stored in fields["files"].items()},
         )
 
     def safe(self, intact: Collection[str]) -> dict[Epoch, int | None]:
-        """The epochs that can be gone on from with these of its files, each with the batch to restart after."""
+        """The epochs that can be gone on from with these of its files, each with the batch to restart after.
+
+        Raises:
+            UnsupportedFormat: a file of state has a name that is not known, so that nobody can say.
+        """
         if self.batch is None:
             return {self.epoch: None}
+        check_state_files(self.files, f"the checkpoint at epoch {self.epoch}")
         if any(path not in intact for path in self.files if not is_numbered(path)):
             return {}
         stores = _stores(self.files, intact)
         batches = [batch for batch in sorted(self.committed) if _is_logged(batch, intact)]
         return {self.committed[batch]: batch for batch in batches if all(s.reaches(batch + 1) for s in stores)}
+
+
+def _stored(name: str, size: int, crc32: int) -> StoredFile:
+    return StoredFile(relative_name(name), size, crc32)
 
 
 def belongs(path: str, batch: int) -> bool:

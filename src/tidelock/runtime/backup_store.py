@@ -18,20 +18,22 @@ from typing import BinaryIO
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
+from tidelock.credentials import credentials_for, redacted, taken, with_credentials
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
+from tidelock.inside import is_relative_name, relative_name
 
 _CHUNK = 1 << 20
 
 
 class BackupStore:
-    """Files under a URL; names are relative and have forward slashes. One thread at a time."""
+    """Files under a URL, of which only the place is kept; names are relative, with forward slashes. One thread."""
 
     def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+        self.url = place = taken(url.rstrip("/"))
         try:
-            self._files, root = url_to_fs(url)
+            self._files, root = url_to_fs(with_credentials(place, credentials_for(place)))
         except (ImportError, ValueError) as error:
-            raise PipelineError(f"{url!r} cannot hold a backup: {error}") from error
+            raise PipelineError(f"{place!r} cannot hold a backup: {redacted(str(error))}") from error
         self._root = str(root).rstrip("/")
         self._made: set[str] = set()
         self.bytes_written = 0
@@ -71,7 +73,7 @@ class BackupStore:
             base = self._path(folder)
             found = self._files.find(base, detail=True)
         names = {str(path)[len(base) :].lstrip("/"): int(facts["size"]) for path, facts in found.items()}
-        return {name: size for name, size in names.items() if not name.rpartition("/")[2].startswith(".")}
+        return {name: size for name, size in names.items() if _is_ours(name)}
 
     def folders(self) -> list[str]:
         """The names of the folders right here, sorted."""
@@ -137,7 +139,7 @@ class BackupStore:
             self._files.rm(self._path(folder), recursive=True)
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
+        return f"{self._root}/{relative_name(name)}"
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -148,8 +150,14 @@ class BackupStore:
             raise
         except Exception as error:
             raise BackendUnavailable(
-                f"the backup at {self.url} does not work: cannot {doing} ({error!r}); the next pass tries again"
+                f"the backup at {self.url} does not work: cannot {doing} ({redacted(repr(error))}); the next pass "
+                "tries again"
             ) from error
+
+
+def _is_ours(name: str) -> bool:
+    """Whether it can be a file of a copy: not hidden, and in no place that a local path cannot be (`a/../b`)."""
+    return is_relative_name(name) and not name.rpartition("/")[2].startswith(".")
 
 
 def checksum(file: Path) -> tuple[int, int]:

@@ -35,7 +35,11 @@ def batches_needed(every: int) -> int:
 
 @dataclass
 class SnapshotSchedule:
-    """When a snapshot is due, and how far the newest one is. For one run of a segment."""
+    """When a snapshot is due, and how far the newest one is. For one run of a segment.
+
+    Owned by the batches of the run, of which there is one at a time; the thread that takes a snapshot answers with
+    a future.
+    """
 
     every: int
     take: TakeSnapshot
@@ -66,7 +70,7 @@ class SnapshotSchedule:
 
 
 class CachedGate:
-    """Wraps the gate of one run of a segment."""
+    """Wraps the gate of one run of a segment. Owned by its batches, of which there is one at a time."""
 
     def __init__(
         self,

@@ -7,8 +7,8 @@ checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
@@ -18,9 +18,10 @@ from tidelock.log.sealed import seal, unseal
 from tidelock.recovery import Link, Unrecoverable
 from tidelock.recovery.cached import CacheFound, Resume, Way, resume
 from tidelock.runtime.cached_gates import CachedGate, SnapshotSchedule
-from tidelock.runtime.events import Events
+from tidelock.runtime.errands import Errands
+from tidelock.runtime.events import Events, Trouble
 from tidelock.runtime.home import Home, Record
-from tidelock.runtime.rolling_back import roll_back
+from tidelock.runtime.rolling_back import finish_rolling_back, roll_back
 from tidelock.spark.batches import Gate
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.describing import Described
@@ -123,7 +124,7 @@ def forget(home: Home) -> None:
 
 
 class Caches:
-    """The cached state of a running pipeline, operator by operator. Thread-safe."""
+    """The cached state of a running pipeline, operator by operator. Thread-safe: it does not change."""
 
     def __init__(self, home: Home, segments: Mapping[str, CachedSegment], every: int, events: Events) -> None:
         self._home = home
@@ -131,12 +132,14 @@ class Caches:
         self._every = every
         self._events = events
         # One snapshot at a time: they are not urgent, and the machine has other things to do.
-        self._workers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelock snapshot")
+        self._errands = Errands("tidelock snapshot")
 
-    def open(self, segment: str) -> OpenedState | None:
+    def open(self, segment: str, check: Callable[[], None] = lambda: None) -> OpenedState | None:
         """Make the state of a segment that is about to start what its checkpoint says; None if it has none.
 
-        If the cache has lost something, the segment's checkpoint is put back as far as that takes.
+        If the cache has lost something, the segment's checkpoint is put back as far as that takes. ``check`` is
+        called before each step that changes something, and raises if the segment is not to start any more: it may
+        have taken so long that another run has begun.
 
         Raises:
             PipelineError: the state belongs to somebody else.
@@ -146,37 +149,43 @@ class Caches:
         cached = self._segments.get(segment)
         if cached is None:
             return None
-        opened = OpenedState(self._home, cached, self._every, self._events, self._workers)
-        opened.prepare()
+        opened = OpenedState(self._home, cached, self._every, self._events, self._errands)
+        opened.prepare(check)
         return opened
 
-    def close(self) -> None:
-        """Finish the snapshot that is under way, and take no more."""
-        self._workers.shutdown(wait=True, cancel_futures=True)
+    def close(self, patience: float) -> bool:
+        """Finish the snapshot that is under way, and take no more; whether that took at most ``patience`` seconds.
+
+        One that hangs ends with the process; whoever takes the state over gives it up before.
+        """
+        return self._errands.close(patience)
 
 
 class OpenedState:
-    """The state of one operator, taken over for one run of its segment."""
+    """The state of one operator, taken over for one run of its segment.
 
-    def __init__(
-        self, home: Home, cached: CachedSegment, every: int, events: Events, workers: ThreadPoolExecutor
-    ) -> None:
+    The thread that starts the segment owns it until the gate is made. Afterwards nothing of it changes, and the
+    threads of batches and of snapshots use it together.
+    """
+
+    def __init__(self, home: Home, cached: CachedSegment, every: int, events: Events, errands: Errands) -> None:
         self._home = home
         self._cached = cached
         self._every = every
         self._events = events
-        self._workers = workers
+        self._errands = errands
         self._url = home.state(cached.operator)
         self._store = CellStore(self._url)
         self._snapshots = Snapshots(home.snapshots(cached.operator))
         self._checkpoint = Checkpoint(None, home.checkpoint(cached.name))
         self._fence = Fence(0, "")
         self._done = BEFORE_FIRST
+        self._trouble = Trouble(events, "snapshot failed", "snapshot taken", cached.name)
 
     @property
     def place(self) -> StatePlace:
         """Where its tasks find it."""
-        return StatePlace(self._url, self._fence.token)
+        return StatePlace(self._url, self._fence.claim)
 
     def gate(self, gate: Gate) -> Gate:
         """The gate for batches that change the state."""
@@ -193,8 +202,11 @@ class OpenedState:
 
     # -- before a run
 
-    def prepare(self) -> None:
+    def prepare(self, check: Callable[[], None]) -> None:
         """Bring cache and checkpoint together, and take the state over."""
+        check()
+        # What an earlier attempt could not finish: a segment that runs on would be put back to it much later.
+        finish_rolling_back(self._home, [self._cached.name])
         self._hold_logs()
         found = self._found()
         try:
@@ -203,9 +215,11 @@ class OpenedState:
             raise Unrecoverable(
                 f"the state of {self._cached.operator} in {self._store.shown} is lost: {lost}"
             ) from lost
-        self._bring_back(found, going_on)
+        before = self._store.fence()
+        self._bring_back(found, going_on, check)
         self._done = going_on.epoch
-        self._fence = self._store.take_over(f"a run of {self._cached.name} in {self._home.root}")
+        check()
+        self._fence = self._store.take_over(f"a run of {self._cached.name} in {self._home.root}", before)
 
     def _found(self) -> CacheFound:
         committed = self._checkpoint.committed()
@@ -231,15 +245,17 @@ class OpenedState:
             )
         return self._store.done()
 
-    def _bring_back(self, found: CacheFound, going_on: Resume) -> None:
+    def _bring_back(self, found: CacheFound, going_on: Resume, check: Callable[[], None]) -> None:
+        check()
         header = seal({"home": self._home.identity(), "shape": self._cached.shape.encode()})
         keys = None
         if going_on.way is Way.BEGIN:
             self._store.clear()
             self._store.create(header, BEFORE_FIRST)
         elif going_on.way is Way.LOAD:
-            keys = self._snapshots.load(going_on.epoch, self._store, header)
+            keys = self._snapshots.load(going_on.epoch, self._store, header, check)
         if going_on.epoch < found.committed:
+            check()
             text = f"epochs {going_on.epoch + 1} to {found.committed} are taken again"
             self._events.add("state lost", self._cached.name, text, going_on.epoch)
             roll_back(self._home, self._cached.name, going_on.epoch, same_input=True)
@@ -251,9 +267,10 @@ class OpenedState:
 
     def _hold_logs(self) -> None:
         """Keep what would be needed without the cache, from now on."""
+        fresh = self._checkpoint.begun() == BEFORE_FIRST  # an earlier run may have died while it registered
         for log, _ in self._logs():
-            if log.cursor(snapshot_cursor(self._cached.name)) is None:
-                log.move_cursor(snapshot_cursor(self._cached.name), log.head())
+            if fresh or log.cursor(snapshot_cursor(self._cached.name)) is None:
+                log.register(snapshot_cursor(self._cached.name))
 
     def _release_logs(self, epoch: Epoch) -> None:
         for log, lag in self._logs():
@@ -273,12 +290,13 @@ class OpenedState:
     # -- while it runs
 
     def _snapshot(self, epoch: Epoch, fence: Fence, server: str) -> Future[None]:
-        return self._workers.submit(self._take_snapshot, epoch, fence, server)
+        return self._errands.run(lambda: self._take_snapshot(epoch, fence, server))
 
     def _take_snapshot(self, epoch: Epoch, fence: Fence, server: str) -> None:
         try:
             self._snapshots.take(self._store, self._cached.shape, epoch, fence, server)
             self._release_logs(epoch)
         except Exception as error:
-            self._events.add("snapshot failed", self._cached.name, f"of epoch {epoch}: {error}", epoch)
+            self._trouble.met(error, f"of epoch {epoch}: {error}", epoch)
             raise
+        self._trouble.over(f"of epoch {epoch}")

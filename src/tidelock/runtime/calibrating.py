@@ -77,7 +77,7 @@ def calibrate(spark: SparkSession, folder: Path, tell: Callable[[str], None]) ->
 
 
 def _pipeline(switch: Path) -> Pipeline:
-    pipeline = Pipeline("calibration", epoch="0 seconds")
+    pipeline = Pipeline("calibration", epoch="1 millisecond")
     pipeline.source(calibration.numbers)
 
     @pipeline.operator

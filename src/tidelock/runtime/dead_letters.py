@@ -3,6 +3,10 @@
 The rows are copied to a log of their own, with the lineage that says where they came from; then the segment is
 told to see that epoch without rows. In this order, and both steps can be done again: a crash between them loses
 nothing and repeats nothing.
+
+An entry is known by what it is, not by its epoch alone: after a roll-back an epoch is made again, perhaps from
+other rows, and may be poison again. Then its rows are another letter, and both are kept; the manifest of each says
+of which entry it is a copy (``copy_of``: its digest, query, batch, and when it was published).
 """
 
 from __future__ import annotations
@@ -28,13 +32,20 @@ def set_aside(log: EpochLog, segment: str, covers: EpochRange, dead: str) -> int
         rows += manifest.rows
         if not _is_copied(writer, log, manifest):
             writer.publish(_copy(writer, log, manifest, segment))
-        log.set_aside(segment, manifest.covers)
+        log.set_aside(segment, manifest)
     return rows
 
 
 def _is_copied(writer: LogWriter, log: EpochLog, manifest: Manifest) -> bool:
     origin = (_origin(log, manifest),)
-    return any(entry.inputs == origin for entry in writer.window.entries)
+    letters = (writer.log.manifest(entry.covers) for entry in writer.window.entries if entry.inputs == origin)
+    return any(_is_copy(letter, manifest) for letter in letters)
+
+
+def _is_copy(letter: Manifest, manifest: Manifest) -> bool:
+    if letter.copy_of is None:  # release 0.1.0 has written it
+        return (letter.content, letter.offsets) == (manifest.content, manifest.offsets)
+    return bool(letter.copy_of["entry"] == manifest.digest)
 
 
 def _origin(log: EpochLog, manifest: Manifest) -> InputRange:
@@ -52,6 +63,12 @@ def _copy(writer: LogWriter, log: EpochLog, manifest: Manifest, segment: str) ->
         inputs=(_origin(log, manifest),),
         query=segment,
         batch=number,
+        copy_of={
+            "entry": manifest.digest,
+            "query": manifest.query,
+            "batch": manifest.batch,
+            "published_at": manifest.published_at,
+        },
     )
 
 

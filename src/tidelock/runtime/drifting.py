@@ -18,7 +18,7 @@ from tidelock.topology import Cutting, Plan
 
 
 class Watch:
-    """Looks at the gauges of a supervisor now and then."""
+    """Looks at the gauges of a supervisor now and then. Owned by the thread of the run, as those are."""
 
     def __init__(self, prepared: Prepared, model: Model, budget: float, max_batch: int) -> None:
         pipeline: Pipeline = prepared.pipeline

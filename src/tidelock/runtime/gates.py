@@ -13,29 +13,42 @@ import time
 from collections.abc import Callable
 
 from tidelock.epochs import Epoch
-from tidelock.errors import BackendUnavailable, TidelockError
-from tidelock.spark.batches import Work
+from tidelock.errors import BackendUnavailable
+from tidelock.spark.batches import Stopped, Work
 
 _LOOK_EVERY = 0.05
 
 
-class Stopped(TidelockError):
-    """The query was asked to end, and does so before its next epoch."""
-
-
 class SegmentGate:
-    """The gate of one run of a segment. Thread-safe."""
+    """The gate of one run of a segment.
 
-    def __init__(self, has_room: Callable[[], bool], last_epoch: Epoch | None = None) -> None:
+    Thread-safe: batches pass it in threads of Spark and the supervisor looks at it from its own. All that changes
+    is guarded by a lock, which nobody holds while room is asked for or made.
+
+    Args:
+        has_room: whether the log that the segment writes can take more.
+        last_epoch: the epoch behind which no batch is let in.
+        rest: what a batch does that is not let in any more: it waits until its query is stopped. The answer are
+            the words by which Spark knows that.
+    """
+
+    def __init__(
+        self,
+        has_room: Callable[[], bool],
+        last_epoch: Epoch | None = None,
+        rest: Callable[[], str] = lambda: "",
+    ) -> None:
         self._has_room = has_room
         self._last_epoch = last_epoch
+        self._admits: Callable[[Work], bool] = lambda work: True
+        self._rest = rest
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._done: dict[int, Epoch] = {}
         self._inside: Work | None = None
         self._since = 0.0
-        self.failed: tuple[Work, BaseException] | None = None
-        self.paused = False
+        self._failed: tuple[Work, BaseException] | None = None
+        self._paused = False
 
     # -- the batch's side
 
@@ -47,14 +60,15 @@ class SegmentGate:
         """
         tidy()
         while not self._closed.is_set() and not self._may_pass(work):
-            self.paused = True
+            self._pause(True)
             self._closed.wait(_LOOK_EVERY)
             tidy()
-        self.paused = False
+        self._pause(False)
         with self._lock:
-            if self._closed.is_set():
-                raise Stopped(f"stopped before epoch {work.covers}")
-            self._inside, self._since = work, time.monotonic()
+            if not self._closed.is_set():
+                self._inside, self._since = work, time.monotonic()
+                return
+        raise Stopped(f"stopped before epoch {work.covers}{self._rest()}")
 
     def leave(self, failure: BaseException | None) -> None:
         """Remember how the batch ended."""
@@ -65,10 +79,16 @@ class SegmentGate:
             if failure is None:
                 self._done[work.batch] = work.covers.last
             else:
-                self.failed = work, failure
+                self._failed = work, failure
+
+    def _pause(self, now: bool) -> None:
+        with self._lock:
+            self._paused = now
 
     def _may_pass(self, work: Work) -> bool:
         if self._last_epoch is not None and work.covers.last > self._last_epoch:
+            return False
+        if not self._admits(work):
             return False
         try:
             return self._has_room()
@@ -76,6 +96,10 @@ class SegmentGate:
             return False  # nobody knows how full the log is: waiting costs time, failing would cost a restart
 
     # -- the supervisor's side
+
+    def admit(self, admits: Callable[[Work], bool]) -> None:
+        """Let only batches in that have their turn; asked again and again while one waits. Before the first."""
+        self._admits = admits
 
     def close(self) -> None:
         """Let no further batch in."""
@@ -85,6 +109,18 @@ class SegmentGate:
     def closed(self) -> bool:
         """Whether no further batch is let in."""
         return self._closed.is_set()
+
+    @property
+    def paused(self) -> bool:
+        """Whether a batch waits for room."""
+        with self._lock:
+            return self._paused
+
+    @property
+    def failed(self) -> tuple[Work, BaseException] | None:
+        """The batch that failed, and how."""
+        with self._lock:
+            return self._failed
 
     def epoch_of(self, batch: int) -> Epoch | None:
         """The epoch at which a batch of this run ended; known once."""

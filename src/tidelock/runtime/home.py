@@ -1,6 +1,6 @@
 """The home of a job: the directory in which everything is that a run leaves for the next one.
 
-pipeline.json              what runs here: the pipeline's shape, its segments, its plan (sealed)
+pipeline.json              what runs here: the pipeline's shape, segments, plan and fingerprints (sealed)
 lock                       held by the process that runs it
 status.json                how it is doing, rewritten all the time
 events.jsonl               what has happened, one line each
@@ -19,27 +19,32 @@ replanning/                a change of the plan that is under way
 snapshots/<operator>/      snapshots of state that is in a cache
 identity                   the name of this home among all homes, for what it keeps elsewhere
 backup.json                how far the copy is, if there is one
+copying                    held by the process that copies it
+ancestry.json              whose place it has taken, if it was restored
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidelock.credentials import found, taken
 from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
+from tidelock.inside import plain_name
 from tidelock.log.sealed import seal, unseal
-from tidelock.placing import put_file
+from tidelock.placing import add_file, put_file
 from tidelock.recovery import Link, Shape
 from tidelock.redis.location import parse as location
+from tidelock.runtime.holding import held, is_held
 from tidelock.runtime.log_places import LogPlaces, LogsLike
+from tidelock.urls import directory_url
 
 Parsed = TypeVar("Parsed")
 
@@ -72,6 +77,8 @@ class Record:
     """Where the state of operators is cached, if it is."""
     coordinator: str | None = None
     """Where the shared tree is through which its subjects are found, if it was said."""
+    prints: Mapping[str, Any] | None = None
+    """The fingerprints of its nodes; None if an early release has run it last."""
 
     def segment(self, name: str) -> SegmentRecord:
         """The segment of that name."""
@@ -87,12 +94,12 @@ class Record:
 
     def reader_positions(self, log: str, versions: Mapping[str, Epoch]) -> dict[str, Epoch]:
         """Where the readers of a node's log are at these versions: each at the slowest of its readings."""
-        found: dict[str, Epoch] = {}
+        positions: dict[str, Epoch] = {}
         for reader in self.segments:
             lags = [lag for read, lag in reader.inputs if read == log]
             if lags:
-                found[reader.name] = Link(log, max(lags)).position(versions[reader.name])
-        return found
+                positions[reader.name] = Link(log, max(lags)).position(versions[reader.name])
+        return positions
 
     def encode(self) -> bytes:
         """The bytes that `decode` reads."""
@@ -109,6 +116,7 @@ class Record:
                 "subjects": self.subjects,
                 "cache": self.cache,
                 "coordinator": self.coordinator,
+                "fingerprints": self.prints,
             }
         )
 
@@ -126,11 +134,11 @@ class Record:
     def _from_fields(cls, fields: dict[str, Any]) -> Record:
         segments = tuple(
             SegmentRecord(
-                s["name"],
-                tuple(s["operators"]),
-                tuple((log, lag) for log, lag in s["inputs"]),
-                s["log"],
-                s.get("cached"),
+                plain_name(s["name"]),
+                tuple(plain_name(operator) for operator in s["operators"]),
+                tuple((plain_name(log), lag) for log, lag in s["inputs"]),
+                _found(s["log"]),
+                None if s.get("cached") is None else plain_name(s["cached"]),
             )
             for s in fields["segments"]
         )
@@ -139,14 +147,23 @@ class Record:
             fields["signature"],
             fields["plan"],
             segments,
-            fields["subjects"],
-            fields.get("cache"),
-            fields.get("coordinator"),
+            {subject: found(url) for subject, url in fields["subjects"].items()},
+            _found(fields.get("cache")),
+            _found(fields.get("coordinator")),
+            fields.get("fingerprints"),
         )
 
 
+def _found(url: str | None) -> str | None:
+    """A place in a record; version 0.1.0 wrote down the credentials with it."""
+    return None if url is None else found(url)
+
+
 class Home:
-    """A home directory; it is made when something is first put into it."""
+    """A home directory; it is made when something is first put into it.
+
+    Thread-safe: nothing of it changes but what is in the directory, and documents appear there whole.
+    """
 
     def __init__(
         self,
@@ -156,9 +173,9 @@ class Home:
         coordinator: str | None = None,
     ) -> None:
         self.root = Path(root).absolute()
-        self.places = LogPlaces.of(logs, f"file:{self.root}/logs")
-        self.cache = cache
-        self.coordinator = coordinator
+        self.places = LogPlaces.of(logs, directory_url(self.root / "logs"))
+        self.cache = taken(cache) if cache else cache
+        self.coordinator = taken(coordinator) if coordinator else coordinator
 
     def as_recorded(self) -> Home:
         """This home with its logs where an earlier run put them, unless another place was asked for."""
@@ -166,9 +183,9 @@ class Home:
         if record is None:
             return self
         coordinator = self.coordinator or record.coordinator
-        found = Home(self.root, cache=self.cache or record.cache, coordinator=coordinator)
-        found.places = self.places.as_recorded({s.name: s.log for s in record.segments if s.log})
-        return found
+        same = Home(self.root, cache=self.cache or record.cache, coordinator=coordinator)
+        same.places = self.places.as_recorded({s.name: s.log for s in record.segments if s.log})
+        return same
 
     # -- where things are
 
@@ -191,13 +208,13 @@ class Home:
 
     def snapshots(self, operator: str) -> str:
         """The URL of the log that keeps the snapshots of an operator's cached state."""
-        return f"file:{self.root}/snapshots/{operator}"
+        return directory_url(self.root / "snapshots" / operator)
 
     def identity(self) -> str:
-        """What tells this home from all others; made when it is first asked for."""
+        """What tells this home from all others; made when it is first asked for, one for all who ask."""
         file = self.root / "identity"
         if not file.exists():
-            put_file(file, uuid.uuid4().hex.encode(), durable=True)
+            add_file(file, uuid.uuid4().hex.encode())
         return file.read_text(encoding="ascii")
 
     def checkpoint(self, segment: str) -> str:
@@ -214,7 +231,11 @@ class Home:
 
     def dead(self, segment: str, log: str) -> str:
         """The URL of the log that keeps what was set aside for a segment."""
-        return f"file:{self.root}/dead/{segment}.{log}"
+        return self.letters(f"{segment}.{log}")
+
+    def letters(self, folder: str) -> str:
+        """The URL of the log of dead letters in a folder of that name."""
+        return directory_url(self.root / "dead" / folder)
 
     @property
     def instruction(self) -> str:
@@ -254,7 +275,8 @@ class Home:
         return record
 
     def remember(self, record: Record) -> None:
-        """Write down what runs here. Durable, and only for the eyes of its owner: URLs may hold passwords."""
+        """Write down what runs here. Durable, and only for the eyes of its owner; it holds no credentials."""
+        self.identity()  # from the beginning: whoever puts back an older copy of the home has the same one
         put_file(self.root / "pipeline.json", record.encode(), durable=True, mode=0o600)
 
     def sealed_document(self, name: str, parse: Callable[[dict[str, Any]], Parsed]) -> Parsed | None:
@@ -271,9 +293,11 @@ class Home:
         put_file(self.root / f"{name}.json", seal(fields), durable=True)
 
     def document(self, name: str) -> dict[str, Any] | None:
-        """A small document of the running process: ``status``, ``request``, ``backup``."""
-        data = self._read(f"{name}.json")
-        return None if data is None else dict(json.loads(data))
+        """A small document of the running process: ``status``, ``request``, ``backup``.
+
+        None if there is none that can be read: it is not durable, so a loss of power may leave half of it.
+        """
+        return _parsed(self._read(f"{name}.json") or b"")
 
     def put_document(self, name: str, fields: Mapping[str, Any]) -> None:
         """Replace a small document; atomic, not durable."""
@@ -284,54 +308,51 @@ class Home:
         (self.root / f"{name}.json").unlink(missing_ok=True)
 
     def add_event(self, fields: Mapping[str, Any]) -> None:
-        """Add a line to the log of events."""
+        """Add a line to the log of events, on a line of its own whatever was left unfinished before it.
+
+        Raises:
+            OSError: it cannot be written; half of it may be there, which nobody sees.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "events.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(fields) + "\n")
+        with (self.root / "events.jsonl").open("ab+", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            unfinished = file.read(1) not in (b"", b"\n")
+            line = b"\n" * unfinished + json.dumps(fields).encode() + b"\n"
+            while line:  # what does not fit is told by the second write
+                line = line[file.write(line) :]
 
     def events(self) -> list[dict[str, Any]]:
-        """What has happened in all runs, oldest first; a last line that was cut off is left out."""
+        """What has happened in all runs, oldest first; lines that were not written whole are left out."""
         data = self._read("events.jsonl") or b""
         whole = data[: data.rfind(b"\n") + 1]
-        return [json.loads(line) for line in whole.splitlines()]
+        return [event for line in whole.split(b"\n") if (event := _parsed(line)) is not None]
 
     # -- one process at a time
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Hold the home for this process.
 
         Raises:
-            PipelineError: another process holds it.
+            PipelineError: another process holds it, when it is entered.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise PipelineError(
-                    f"{self.root} is in use by process {file.read().strip() or 'unknown'}: stop it with "
-                    f"`tidelock stop --home {self.root}`, or use another home"
-                ) from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
+        return held(self.root)
 
     def is_held(self) -> bool:
-        """Whether a process runs this home now."""
-        if not (self.root / "lock").exists():
-            return False
-        with (self.root / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        """Whether a process runs this home now; asking takes nothing from anybody."""
+        return is_held(self.root)
 
     def _read(self, name: str) -> bytes | None:
         try:
             return (self.root / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    """The document in ``data``; None if it is not whole."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

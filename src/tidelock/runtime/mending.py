@@ -5,8 +5,8 @@ Theory of operation
 A log may be in a store that forgets: a cache that restarts empty, or with the data of some seconds ago.
 Checkpoints stay. Before a run every log is compared with the checkpoints of its writer and its readers. If they
 fit, nothing is done. Otherwise `tidelock.recovery.adjust` chooses the freshest state that fits, as a restore
-does: the windows are what the logs hold (or nothing at all, for a log of which something is missing), the safe
-versions are what Spark's checkpoints can be put back to.
+does: the windows are the pieces that the logs are in, the safe versions are what Spark's checkpoints can be put
+back to.
 
 A query that was killed may have begun a batch and not committed it. Spark runs that batch again, with the same
 input. So if its entry is in the log already, the segment counts as being there: its readers may have read it.
@@ -23,13 +23,13 @@ identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from itertools import product
 
 from tidelock.epochs import Epoch
 from tidelock.errors import InternalError
-from tidelock.recovery import Adjusted, Found, Held, Link, Unrecoverable, adjust, violations
+from tidelock.recovery import Adjusted, Found, Held, Link, Pieces, Unrecoverable, adjust, violations
+from tidelock.recovery.adjust import Needs
 from tidelock.recovery.cached import goes_on
 from tidelock.runtime.home import Home, Record
 from tidelock.runtime.identities import remember_recalls
@@ -87,7 +87,7 @@ def mend(
         Unrecoverable: nothing fits; nothing was changed.
         BackendUnavailable: a store does not answer.
     """
-    finish_rolling_back(home, record)
+    finish_rolling_back(home, [segment.name for segment in record.segments])
     mending = _Mending(home, record, safe or {}, cached or {})
     if mending.is_well():
         return None
@@ -132,7 +132,7 @@ class _Mending:
             return False
         if any(self._lacks_state(name) and not self._goes_on(name) for name in self._segments):
             return False
-        windows = {name: log.windows(self._segments[name].committed)[0] for name, log in self._logs.items()}
+        windows = {name: log.window(self._segments[name].committed) for name, log in self._logs.items()}
         found = {name: Found((self._present(name, windows),), windows.get(name)) for name in self._shape}
         try:
             steps = adjust(self._shape, found).steps
@@ -177,36 +177,32 @@ class _Mending:
         Raises:
             Unrecoverable: there is none.
         """
-        failure: Unrecoverable | None = None
-        best: tuple[Adjusted, dict[str, Held]] | None = None
-        for windows in self._choices():
-            found = {name: Found(self._safe(name, windows), windows.get(name)) for name in self._shape}
-            try:
-                adjusted = adjust(self._shape, found)
-            except Unrecoverable as error:
-                failure = failure or error
-                continue
-            if wrong := violations(self._shape, found, adjusted):
-                raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")
-            if best is None or _freshness(adjusted) > _freshness(best[0]):
-                best = adjusted, windows
-        if best is None:
-            raise failure or InternalError("a home without windows")
-        return best
+        pieces = {name: log.pieces(self._segments[name].committed) for name, log in self._logs.items()}
+        found = {name: self._found(name, pieces.get(name)) for name in self._shape}
+        adjusted = adjust(self._shape, found)
+        if wrong := violations(self._shape, found, adjusted):
+            raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")
+        return adjusted, {name: log.at(adjusted.version(name)) for name, log in pieces.items()}
 
-    def _choices(self) -> Iterator[dict[str, Held]]:
-        each = [log.windows(self._segments[name].committed) for name, log in self._logs.items()]
-        for windows in product(*each):
-            yield dict(zip(self._logs, windows, strict=True))
+    def _found(self, segment: str, log: Pieces | None) -> Found:
+        """The versions of a segment, and what some of them need: input that is read once more."""
+        at, kept = self._segments[segment], self._kept(segment)
+        # A batch that was begun counts if its entry is in the log already.
+        published = at.begun is not None and log is not None and any(at.begun in one.ends for one in log.held)
+        begun = {at.begun: (at.committed,)} if at.begun is not None and published else {}
+        needs: dict[Epoch, tuple[Needs, ...]] = {}
+        for version, own in {at.committed: (), **begun}.items():
+            if not self._lacks_state(segment):
+                needs[version] = (own,)
+            elif self._shape[segment]:  # it makes its state anew; sources may cut their epochs otherwise
+                needs[version] = tuple((before, *own) for before in sorted(kept) if before < version)
+        usable = {version: ways for version, ways in needs.items() if ways and version not in kept}
+        return Found(tuple(sorted({*kept, *usable})), log, usable)
 
-    def _safe(self, segment: str, windows: Windows) -> tuple[Epoch, ...]:
-        versions = set(self._versions(segment))
-        if segment in self._allowed:
-            versions &= set(self._allowed[segment])
-        present = self._present(segment, windows)
-        if not self._lacks_state(segment) or self._alone(segment, present, windows) is not None:
-            versions.add(present)
-        return tuple(sorted(versions))
+    def _kept(self, segment: str) -> frozenset[Epoch]:
+        """The epochs at which a segment has all of its state."""
+        versions = self._versions(segment)
+        return versions & frozenset(self._allowed[segment]) if segment in self._allowed else versions
 
     def _versions(self, segment: str) -> frozenset[Epoch]:
         if segment not in self._checkpointed:
@@ -217,7 +213,7 @@ class _Mending:
         """From where a segment that has lost state comes back by itself: the logs still hold what it read."""
         if not self._shape[segment]:
             return None  # sources may cut their epochs otherwise
-        versions = self._versions(segment) & set(self._allowed[segment])
+        versions = self._kept(segment)
         fitting = [v for v in versions if v < present and self._reads_again(segment, v, present, windows)]
         return max(fitting, default=None)
 
@@ -272,7 +268,9 @@ class _Mending:
     def _keeps_begun(self, segment: str, chosen: Adjusted, windows: Windows) -> bool:
         """Whether a batch that was begun can be run again on the logs as they are going to be."""
         later = {
-            name: Found((chosen.version(name),), window).after(chosen.steps[name]).window or window
+            name: Held(chosen.version(name))
+            if chosen.steps[name].restart_log
+            else window.rewound(chosen.version(name))
             for name, window in windows.items()
         }
         at = self._segments[segment]
@@ -294,7 +292,3 @@ class _Mending:
 def _holds(window: Held, after: Epoch, last: Epoch) -> bool:
     """Whether a log has the epochs behind ``after`` up to ``last``, in whole entries."""
     return after == last or (window.is_boundary(after) and window.is_boundary(last))
-
-
-def _freshness(adjusted: Adjusted) -> int:
-    return sum(step.version for step in adjusted.steps.values())

@@ -9,7 +9,7 @@ from tidelock.errors import LogCorrupt
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
 from tidelock.log.store import open_store
-from tidelock.recovery import Held, Step
+from tidelock.recovery import Held, Pieces, Step
 
 _OWNER = "mending"
 _FIRST_BATCHES = 1
@@ -51,21 +51,25 @@ class FoundLog:
             return self.is_there or written == BEFORE_FIRST
         return len(self._runs) == 1 and self._runs[0] == self._ranges and self._ranges[-1].last >= written
 
-    def windows(self, written: Epoch) -> list[Held]:
-        """The windows that the log can be given, newest first, when its writer has committed ``written``.
+    def window(self, written: Epoch) -> Held:
+        """What the log holds, if it is whole and its writer has committed ``written``."""
+        return self._window(self._runs[-1]) if self._runs else Held(written)
+
+    def pieces(self, written: Epoch) -> Pieces:
+        """What the log can be given, when its writer has committed ``written``.
 
         A log of which something is missing can also be given up: an empty one fits where its writer and all of its
         readers go on from the same epoch.
         """
-        found = [self._window(run) for run in reversed(self._runs)]
-        return found if found and self.is_whole(written) else [*found, Held(written)]
+        found = tuple(self._window(run) for run in self._runs)
+        return Pieces(found, None if found and self.is_whole(written) else written)
 
     def _window(self, run: list[EpochRange]) -> Held:
         head, ends = Epoch(run[0].first - 1), tuple(covers.last for covers in run)
         first = self._manifests[run[0]]
         if not first.query:  # nobody has computed it: it only says where the log begins
             return Held(ends[0], ends[1:])
-        begins = first.batch <= _FIRST_BATCHES
+        begins = first.batch <= _FIRST_BATCHES and run == self._runs[0]
         # Whoever has read nothing yet begins at the first entry of a log, whatever its epoch is.
         return Held(BEFORE_FIRST, (head, *ends)) if begins and head > BEFORE_FIRST else Held(head, ends)
 

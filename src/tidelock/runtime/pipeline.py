@@ -7,21 +7,25 @@ the pipeline is prepared for a Spark session.
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tidelock.alignment.combining import combiner_cursor
+from tidelock.credentials import taken
 from tidelock.errors import PipelineError
-from tidelock.kafka import check_installed
+from tidelock.extras import check_url, need
+from tidelock.intervals import interval_seconds
 from tidelock.kafka.location import Location, parse_servers
 from tidelock.log import Retention
 from tidelock.log.log import check_name
 from tidelock.recovery import Bound, Policy
 from tidelock.runtime.home import Home
 from tidelock.runtime.log_places import LogsLike
+from tidelock.runtime.signals import Signals, unclaimed
 from tidelock.runtime.subscriptions import Publication, Subscription
 from tidelock.spark.avro import AvroRecords, AvroSchema
 from tidelock.spark.frames import SparkSession
@@ -37,6 +41,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SinkMaker = Callable[[SparkSession, Home], Deliver]
 
 _ALL_EPOCHS = 1 << 30
+_LOOK_EVERY = 0.25
 _KEPT_EPOCHS = 1000
 """How much of its past a subject keeps for followers that come later."""
 
@@ -61,7 +66,7 @@ class Pipeline:
         attempts: how often the same epoch may fail before it counts as poison.
         on_poison: what happens to a poison epoch: `stop` stops the pipeline and tells why; `dead-letter` sets the
             input of that epoch aside in a log of its own and goes on.
-        hang_after: after how many seconds a batch that does not end counts as failed.
+        hang_after: after how many seconds a batch that does not end, or a query that is not up, counts as failed.
         outage_patience: for how many seconds a store or server may be away before the pipeline stops.
         max_pending_epochs: how many epochs that somebody has still to read a log may hold before its writer waits.
         max_pending_bytes: the same in bytes.
@@ -89,11 +94,19 @@ class Pipeline:
         for what, number in (
             ("attempts", attempts),
             ("max_pending_epochs", max_pending_epochs),
+            ("max_pending_bytes", max_pending_bytes),
             ("snapshot_every", snapshot_every),
         ):
             if number < 1:
                 raise PipelineError(f"{what} is {number}: it must be at least 1")
+        for what, seconds in (
+            ("hang_after", hang_after),
+            ("alignment_patience", alignment_patience),
+        ):
+            if not seconds >= 0:
+                raise PipelineError(f"{what} is {seconds}: it must be a number of seconds, at least 0")
         self.name = check_name(name, "pipeline")
+        interval_seconds(epoch)  # a wrong one is told here, before anything starts
         self.epoch = epoch
         self.care = Care(
             Policy(
@@ -239,7 +252,7 @@ class Pipeline:
             PipelineError: the brokers are not named as they should be, the package for Kafka is missing, or the
                 Avro schema is none of records that rows can become.
         """
-        check_installed()
+        need("kafka", "a Kafka topic")
         name, location = name or f"{node}_topic", parse_servers(servers)
         records, writer = None if avro is None else AvroRecords(avro), f"{self.name}.{name}"
         self.sinks[name] = lambda spark, home: _topic_sink(name, location, topic, writer, key, records)
@@ -283,8 +296,10 @@ class Pipeline:
             raise PipelineError(f"{node} is published twice")
         if subject in {known.subject for known in self.published.values()}:
             raise PipelineError(f"the subject {subject} is published twice by this pipeline")
+        check_url(shared)
         keep = Retention(epochs=keep_epochs)
-        self.published[node] = Publication(check_name(subject, "subject"), keep, shared, producers)
+        place = shared and taken(shared)
+        self.published[node] = Publication(check_name(subject, "subject"), keep, place, producers)
 
     def subscribe(
         self, subject: str, *, home: str | None = None, name: str | None = None, aligned: bool = False
@@ -367,6 +382,8 @@ class Pipeline:
         plan: PlanLike = None,
         backup: str | None = None,
         last_epoch: int | None = None,
+        accept_changes: bool = False,
+        availableNow: bool = False,
     ) -> Run:
         """Start the pipeline in its home, or go on where it was. Returns at once.
 
@@ -382,29 +399,54 @@ class Pipeline:
                 or the path of one. A home that has run keeps its plan.
             backup: the URL to which checkpoints and logs are copied while it runs.
             last_epoch: stop by itself when this epoch has gone through everywhere.
+            accept_changes: go on also if operators that keep state have changed since the last run. Their state
+                was made by the old code; whether it fits is for you to know.
+            availableNow: as Spark's trigger of that name: take what is there when it starts, and stop by itself
+                when that has gone through everywhere, with all that its last watermark closes.
 
         Raises:
-            PipelineError: the pipeline cannot be, or another process runs in this home.
+            PipelineError: the pipeline cannot be, another process runs in this home, or an operator that keeps
+                state is not the one that has made it.
             PlanError: the plan does not fit.
         """
         from tidelock.runtime.run import Run
 
         place = Home(home, log, cache, coordinator)
-        return Run(self, spark, place, plan=plan, backup=backup, last_epoch=last_epoch)
+        return Run(
+            self,
+            spark,
+            place,
+            plan=plan,
+            backup=backup,
+            last_epoch=last_epoch,
+            accept_changes=accept_changes,
+            available_now=availableNow,
+        )
 
     def run(self, spark: SparkSession, home: str | Path, **more: Any) -> dict[str, Any]:
         """Run the pipeline until it is stopped; the arguments are those of `start`. Returns its last status.
 
+        In the main thread it listens to the signals that the program has left alone. Ctrl-C stops it when all logs
+        are read, twice at the next epoch, a third time is an interrupt as in any program. SIGTERM stops it at the
+        next epoch and then ends the program.
+
         Raises:
             BatchFailed: a segment was given up; the message has the story.
+            SystemExit: SIGTERM has come, and the pipeline has stopped.
         """
         started = self.start(spark, home, **more)
-        try:
-            started.wait()
-        except KeyboardInterrupt:
-            started.stop()
-            started.wait()
+        with Signals(_interrupt, heard=unclaimed()) as signals:
+            while not started.wait(_LOOK_EVERY):
+                drain = signals.news()
+                if drain is not None:
+                    started.stop(drain=drain)
+        if signals.terminated:
+            raise SystemExit(128 + signal.SIGTERM)
         return started.status()
+
+
+def _interrupt(code: int) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _topic_sink(

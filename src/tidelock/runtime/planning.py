@@ -43,7 +43,7 @@ class Planner:
         Raises:
             PlanError: they are of another pipeline.
         """
-        batchwise = {name for name, one in self._traits.items() if one.event_time_state or one.function_state}
+        batchwise = {name for name, one in self._traits.items() if one.batchwise}
         return constrained(model, self.cut(Plan.one()), frozenset(batchwise))
 
     def plan(

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tidelock.errors import PipelineError, PlanError
 from tidelock.log.store import place
 from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches, cached_segments
+from tidelock.runtime.changed_code import accepted_changes, encode_prints, node_prints, tell_changes
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.identities import announce_recalls, known_identities, remember_identities
@@ -53,23 +54,33 @@ def prepare(pipeline: Pipeline, spark: SparkSession, plan: PlanLike = None) -> P
 
 
 def settle(
-    prepared: Prepared, home: Home, spark: SparkSession, *, asked: bool, events: Events | None = None
+    prepared: Prepared,
+    home: Home,
+    spark: SparkSession,
+    *,
+    asked: bool,
+    events: Events | None = None,
+    accept_changes: bool = False,
 ) -> Segments:
     """Make ``home`` the pipeline's home, or see that it is: its record, its logs.
 
-    ``asked``: the plan was asked for, and is not only the default. Idempotent.
+    ``asked``: the plan was asked for, and is not only the default. ``accept_changes``: operators that keep state
+    may have changed. Idempotent.
 
     Raises:
         PipelineError: its logs are elsewhere, or a place was asked for a log that is not there, or nobody said
-        where
-            the state of its operators is to be cached.
+            where the state of its operators is to be cached, or the code of one that keeps state has changed.
         PlanError: it was started there under another plan.
         SchemaMismatch: an operator has other columns than its log.
     """
     cutting = prepared.cutting
     home.places.check([n.name for n in cutting.topology.nodes], [s.writes for s in cutting.segments if s.writes])
-    record = _record(prepared, home)
+    events = events or Events(home)
+    prints = node_prints(prepared.pipeline, cutting.topology, prepared.described)
+    record = replace(_record(prepared, home), prints=encode_prints(prints))
     _check_plan(home, record, asked=asked)
+    before = home.record()
+    changes = accepted_changes(home, before, prints, accept=accept_changes)
     every = prepared.pipeline.care.snapshot_every
     cached = cached_segments(cutting, prepared.described, home)
     segments = Segments(
@@ -82,7 +93,7 @@ def settle(
         epoch=prepared.pipeline.epoch,
         turns=threading.Semaphore(max(1, (os.cpu_count() or 1))),
         followed=followed_logs(prepared.pipeline, home),
-        caches=Caches(home, cached, every, events or Events(home)),
+        caches=Caches(home, cached, every, events),
         kept_batches=batches_needed(every),
     )
     logs = segments.make_logs(prepared.pipeline.retention, known_identities(home))
@@ -96,6 +107,7 @@ def settle(
                 name=known.subject,
                 retention=known.retention,
             )
+    tell_changes(changes, before, prints, cutting.topology, events)
     home.remember(record)
     remember_identities(home, logs)
     announce_recalls(home, logs)
@@ -127,6 +139,15 @@ def stored_plan(home: Home, topology: Topology) -> Mapping[str, Any] | None:
     return record.plan
 
 
+def check_plan_like(plan: PlanLike, topology: Topology) -> None:
+    """See that it is a plan for these operators, as far as that can be said without Spark.
+
+    Raises:
+        PlanError: there is no such file, it does not hold a plan, or one for other operators.
+    """
+    _plan(plan, topology)
+
+
 def _plan(plan: PlanLike, topology: Topology) -> Plan:
     if plan is None or plan == "one":
         return Plan.one()
@@ -144,7 +165,9 @@ def _document(path: Path) -> dict[str, Any]:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise PlanError(f"there is no plan file {path}: give `one`, `each` or the path of a JSON file") from None
-    except json.JSONDecodeError as error:
+    except OSError as error:
+        raise PlanError(f"the plan file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, or not JSON
         raise PlanError(f"{path} is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise PlanError(f"{path}: a plan is a JSON object with a list of segments")
@@ -153,7 +176,22 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _record(prepared: Prepared, home: Home) -> Record:
     cutting = prepared.cutting
-    segments = tuple(
+    published = prepared.pipeline.published
+    subjects = {known.subject: known.shared or home.log(node) for node, known in published.items()}
+    return Record(
+        cutting.topology.name,
+        cutting.topology.signature(),
+        Plan.to_document(cutting),
+        segment_records(prepared, home),
+        subjects,
+        home.cache,
+        home.coordinator,
+    )
+
+
+def segment_records(prepared: Prepared, home: Home) -> tuple[SegmentRecord, ...]:
+    """The segments of a pipeline, as ``home`` is to remember them."""
+    return tuple(
         SegmentRecord(
             s.name,
             s.operators,
@@ -161,18 +199,7 @@ def _record(prepared: Prepared, home: Home) -> Record:
             home.log(s.writes) if s.writes else None,
             cached_operator(s, prepared.described),
         )
-        for s in cutting.segments
-    )
-    published = prepared.pipeline.published
-    subjects = {known.subject: known.shared or home.log(node) for node, known in published.items()}
-    return Record(
-        cutting.topology.name,
-        cutting.topology.signature(),
-        Plan.to_document(cutting),
-        segments,
-        subjects,
-        home.cache,
-        home.coordinator,
+        for s in prepared.cutting.segments
     )
 
 

@@ -16,6 +16,7 @@ from statistics import mean, median
 from typing import Any
 
 from tidelock.errors import PipelineError
+from tidelock.intervals import interval_seconds
 from tidelock.log import EpochLog
 from tidelock.planning.document import write_model
 from tidelock.planning.model import Model, Operator, Rates
@@ -26,7 +27,6 @@ from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.rehearsing import Played, Stage
 from tidelock.spark.frames import SparkSession
-from tidelock.spark.intervals import interval_seconds
 from tidelock.topology import Node
 
 WARM_UP = 2
@@ -51,11 +51,12 @@ class Number:
 
 @dataclass(frozen=True)
 class Flow:
-    """What goes into a log in an epoch, on average, and how long an epoch takes."""
+    """What goes into a log in an epoch, on average of those that are counted, and how long an epoch takes."""
 
     rows: float
     bytes: float
     seconds: float
+    counted: int
 
 
 def profile(
@@ -96,7 +97,22 @@ def profile(
         for node in stage.prepared.cutting.topology.nodes
     ]
     failing = {node.name: _failures(node, failures) for node in stage.prepared.cutting.topology.nodes}
-    return _document(pipeline, interval_seconds(spark, pipeline.epoch), machine, measured, failing)
+    document = _document(pipeline, interval_seconds(pipeline.epoch), machine, measured, failing)
+    follows = [name for name, found in stage.prepared.described.items() if found.traits.event_time_state]
+    warnings = silent_operators({name: flows[name] for name in follows if name in flows})
+    return {**document, "warnings": warnings} if warnings else document
+
+
+def silent_operators(flows: Mapping[str, Flow]) -> list[str]:
+    """What to say of operators with event time that passed on no row: their flows, by their names."""
+    return [
+        f"{name} follows event time and passed on no row in the {flow.counted} epochs that were counted (those "
+        f"after the first {WARM_UP} that were batches of their own): no window of it has closed in them, so "
+        "nothing was measured of what comes behind it. Give the sample more epochs (--epochs), or input that "
+        "covers more event time"
+        for name, flow in flows.items()
+        if not flow.rows
+    ]
 
 
 def _apart(cache: str | None) -> str | None:
@@ -164,6 +180,7 @@ def _flow(url: str, name: str) -> Flow:
         rows=mean(manifest.rows for manifest in counted),
         bytes=mean(manifest.size for manifest in counted),
         seconds=median(b - a for a, b in pairwise(times)) if len(times) > 1 else 0.0,
+        counted=len(counted),
     )
 
 
@@ -171,7 +188,7 @@ def _measure(
     node: Node, inputs: tuple[str, ...], played: Mapping[str, Seen], flows: Mapping[str, Flow], machine: Machine
 ) -> Operator:
     """The attributes of a node; its failure rate is told elsewhere."""
-    seen, out = played[node.name], flows.get(node.name, Flow(0.0, 0.0, 0.0))
+    seen, out = played[node.name], flows.get(node.name, Flow(0.0, 0.0, 0.0, 0))
     rows = sum(flows[name].rows for name in inputs) if inputs else out.rows
     size = sum(flows[name].bytes for name in inputs) if inputs else out.bytes
     logs = out.bytes * machine.log_write + (size * machine.log_read if inputs else 0.0)

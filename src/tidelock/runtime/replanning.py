@@ -27,10 +27,19 @@ from tidelock.errors import PipelineError, PlanError
 from tidelock.log import EpochLog
 from tidelock.runtime.cached_gates import batches_needed
 from tidelock.runtime.caches import Caches
+from tidelock.runtime.changed_code import accepted_changes, node_prints
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.runtime.mending_checkpoints import mend_checkpoints
 from tidelock.runtime.pipeline import Pipeline
-from tidelock.runtime.preparing import PlanLike, Prepared, followed_logs, prepare, stored_plan
+from tidelock.runtime.preparing import (
+    PlanLike,
+    Prepared,
+    followed_logs,
+    prepare,
+    segment_records,
+    stored_plan,
+)
 from tidelock.runtime.replanning_checkpoints import (
     begin_after,
     has_half_done,
@@ -74,8 +83,10 @@ def replan(pipeline: Pipeline, spark: SparkSession, home: Home, plan: PlanLike) 
     """Let ``home`` go on with ``plan``. Whatever ends this, the home has the old plan or the new one.
 
     Raises:
-        PipelineError: nothing has run there, something runs there, or it is another pipeline's.
+        PipelineError: nothing has run there, something runs there, it is another pipeline's, or an operator that
+            keeps state has changed.
         PlanError: the plan does not fit the pipeline, or the home cannot change to it; then nothing has changed.
+        LogCorrupt: a power cut has torn a file of a checkpoint that has to be known; then nothing has changed.
     """
     home = home.as_recorded()
     home.known()
@@ -84,7 +95,10 @@ def replan(pipeline: Pipeline, spark: SparkSession, home: Home, plan: PlanLike) 
         before = home.known()
         stored_plan(home, pipeline.topology())
         _check_logs(home, before)
+        for removed in mend_checkpoints(home, before):
+            Events(home).add("torn file removed", removed.segment, str(removed))
         prepared = prepare(pipeline, spark, plan)
+        accepted_changes(home, before, node_prints(pipeline, prepared.cutting.topology, prepared.described))
         change = _transition(prepared, home, before)
         done = Replanned(
             change.kept, change.changed, change.added, change.removed, _epochs(before, prepared.cutting.segments)
@@ -195,16 +209,9 @@ class _Replanning:
 
 def _transition(prepared: Prepared, home: Home, before: Record) -> Transition:
     cutting = prepared.cutting
-    segments = tuple(_segment_record(home, segment) for segment in cutting.segments)
-    after = replace(before, plan=Plan.to_document(cutting), segments=segments)
+    after = replace(before, plan=Plan.to_document(cutting), segments=segment_records(prepared, home))
     traits = {name: found.traits for name, found in prepared.described.items()}
     return Transition(before, after, cutting.topology, traits)
-
-
-def _segment_record(home: Home, segment: Segment) -> SegmentRecord:
-    inputs = tuple((read.log, read.lag) for read in segment.inputs)
-    log = home.log(segment.writes) if segment.writes else None
-    return SegmentRecord(segment.name, segment.operators, inputs, log)
 
 
 def _epochs(before: Record, segments: tuple[Segment, ...]) -> dict[str, tuple[int, int]]:

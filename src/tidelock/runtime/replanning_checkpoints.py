@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidelock.spark.formats import log_lines, parsed
+
 _FIRST = 0
 
 
@@ -27,10 +29,10 @@ def begin_after(target: Path, offsets: Sequence[Mapping[str, Any]], model: Path,
     ``model`` is another checkpoint of the same home; Spark's settings are taken from there.
     """
     newest = newest_batch(model)
-    version, metadata, *_ = (model / "offsets" / str(newest)).read_text().splitlines()
+    version, metadata, *_ = _lines(model / "offsets" / str(newest))
     sources = [json.dumps(offset) for offset in offsets]
     _write(target / "offsets" / str(_FIRST), [version, metadata, *sources])
-    _write(target / "commits" / str(_FIRST), (model / "commits" / str(newest)).read_text().splitlines())
+    _write(target / "commits" / str(_FIRST), _lines(model / "commits" / str(newest)))
     _set_watermark(target, watermark)
 
 
@@ -66,8 +68,9 @@ def watermark_of(checkpoint: Path) -> int:
     newest = newest_batch(checkpoint)
     if newest is None:
         return 0
-    _, committed, *_ = (checkpoint / "commits" / str(newest)).read_text().splitlines()
-    return int(json.loads(committed)["nextBatchWatermarkMs"])
+    file = checkpoint / "commits" / str(newest)
+    committed, *_ = log_lines(file.read_text(), str(file))
+    return int(parsed(committed, str(file))["nextBatchWatermarkMs"])
 
 
 def source_count(checkpoint: Path) -> int | None:
@@ -75,7 +78,8 @@ def source_count(checkpoint: Path) -> int | None:
     newest = max(_numbers(checkpoint / "offsets"), default=None)
     if newest is None:
         return None
-    _, _, *sources = (checkpoint / "offsets" / str(newest)).read_text().splitlines()
+    file = checkpoint / "offsets" / str(newest)
+    _, *sources = log_lines(file.read_text(), str(file))
     return len(sources)
 
 
@@ -101,8 +105,20 @@ def _set_watermark(checkpoint: Path, watermark: int) -> None:
 
 def _set_field(file: Path, name: str, value: int) -> None:
     """Set a field of the second line of one of Spark's files, which is JSON."""
-    version, fields, *rest = file.read_text().splitlines()
-    _write(file, [version, json.dumps({**json.loads(fields), name: value}), *rest])
+    version, fields, *rest = _lines(file)
+    _write(file, [version, json.dumps({**parsed(fields, str(file)), name: value}), *rest])
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of one of Spark's files: its version, its fields as JSON, and more.
+
+    Raises:
+        LogCorrupt: it is torn.
+    """
+    text = file.read_text()
+    fields, *_ = log_lines(text, str(file))
+    parsed(fields, str(file))
+    return text.splitlines()
 
 
 def _write(file: Path, lines: Sequence[str]) -> None:

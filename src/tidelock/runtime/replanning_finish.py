@@ -13,13 +13,13 @@ nobody uses. Each step can be done again, and the folder goes last.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from tidelock.epochs import Epoch
 from tidelock.errors import LogCorrupt
 from tidelock.log import EpochLog
+from tidelock.placing import remove_tree, sync_folder
 from tidelock.recovery import Link
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.replanning_logs import remove_log, set_readers
@@ -52,14 +52,15 @@ def finish(home: Home) -> None:
             _complete(home, before, after)
         else:
             _remove(home, _without(after, before), before)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder, durable=True)
 
 
 def _complete(home: Home, before: Record, after: Record) -> None:
     for made in sorted((_folder(home) / "checkpoints").glob("*")):
         target = Path(home.checkpoint(made.name))
-        shutil.rmtree(target, ignore_errors=True)
+        remove_tree(target)
         made.rename(target)
+        sync_folder(target.parent)
     for segment in after.segments:
         if segment.log is not None:
             _set_readers(home, EpochLog.open(segment.log), segment.name, before, after)
@@ -83,7 +84,7 @@ def _remove(home: Home, segments: Iterable[SegmentRecord], record: Record) -> No
     """Remove the checkpoints of segments, and those of their logs that are not in ``record``."""
     logs = {segment.log for segment in record.segments}
     for segment in segments:
-        shutil.rmtree(home.checkpoint(segment.name), ignore_errors=True)
+        remove_tree(Path(home.checkpoint(segment.name)), durable=True)
         if segment.log is not None and segment.log not in logs:
             remove_log(segment.log)
 

@@ -27,12 +27,13 @@ def begin_log(log: EpochLog, epoch: Epoch) -> None:
 def set_readers(log: EpochLog, gone: Collection[str], readers: Collection[str], new: Mapping[str, Epoch]) -> None:
     """Let a log wait for ``readers``: those that are ``gone`` hold nothing back, and ``new`` ones have a position.
 
-    Idempotent.
+    Whoever else it waits for, such as the snapshots of cached state, it goes on waiting for. Idempotent.
     """
     for reader, epoch in new.items():
         log.move_cursor(reader, epoch)
     fields = unseal(log.store.get("log") or b"", f"{log.shown}: the log's header", dict)
-    retention = {**fields["retention"], "wait_for": sorted(readers)}
+    waits_for = set(fields["retention"]["wait_for"]).difference(gone).union(readers)
+    retention = {**fields["retention"], "wait_for": sorted(waits_for)}
     if retention != fields["retention"]:
         log.store.put("log", seal({**fields, "retention": retention}))
     for reader in gone:
@@ -52,7 +53,7 @@ def remove_log(url: str) -> None:
     token = store.take_over(_OWNER)
     if ranges := store.ranges():
         store.unpublish(token, ranges)
-    store.remove_parts(store.part_names())
+    store.collect_parts(token, store.part_names())
     for folder in ("cursor/", "round/", "aside/"):
         for name in store.names(folder):
             store.delete(name)

@@ -17,17 +17,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import InternalError, PipelineError
-from tidelock.recovery import Adjusted, Found, Held, Unrecoverable, adjust, violations
-from tidelock.runtime.backup_generations import copied_record, current_generation
+from tidelock.errors import BackendUnavailable, InternalError, LogCorrupt, PipelineError, TidelockError
+from tidelock.placing import remove_tree, sync_tree
+from tidelock.recovery import Adjusted, Found, Held, adjust, violations
+from tidelock.runtime.backup_generations import copied_record, read_claims, remember_ancestors
+from tidelock.runtime.backup_owners import Claim, newest
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.home import Home, Record
 from tidelock.runtime.restore_checkpoints import CheckpointRestore
 from tidelock.runtime.restore_logs import LogRestore, OutputRestore
+from tidelock.urls import directory
+
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -74,43 +78,82 @@ def restore(url: str, home: Home) -> Restored:
     if home.root.exists() and any(home.root.iterdir()):
         raise PipelineError(f"{home.root} is not empty: give a directory that is, or does not exist yet")
     store = BackupStore(url)
-    generation = current_generation(store)
-    if generation is None:
+    for _ in range(_ATTEMPTS):
+        claims = read_claims(store)
+        restored = _restore_from(store, _newest(store, claims), claims, home)
+        if restored is not None:
+            return restored
+    raise BackendUnavailable(
+        f"the copies at {store.url} replace each other faster than one can be restored: try again"
+    )
+
+
+def _newest(store: BackupStore, claims: list[Claim]) -> Claim:
+    claim = newest(claims)
+    if claim is None:
         raise PipelineError(
-            f"{url} holds no complete copy of a home: give the URL that `tidelock run --backup` was given. If it "
-            "is that one, the job was lost before its first copy was complete: start it in an empty home"
+            f"{store.url} holds no complete copy of a home: give the URL that `tidelock run --backup` was given. "
+            "If it is that one, the job was lost before its first copy was complete: start it in an empty home"
         )
-    restoration = _Restoration(store.under(generation), home)
+    return claim
+
+
+def _is_replaced(store: BackupStore, taken: Claim) -> bool:
+    return _newest(store, read_claims(store)).name != taken.name
+
+
+def _restore_from(store: BackupStore, taken: Claim, claims: list[Claim], home: Home) -> Restored | None:
+    """Make ``home`` from one generation; None, and nothing is left of it, if that was replaced meanwhile.
+
+    ``claims`` has all that were there when it was chosen.
+    """
+    restoration = _Restoration(store, taken, home)
     try:
-        return restoration.run(generation)
-    except BaseException:
+        restored = restoration.run()
+        if not _is_replaced(store, taken):
+            restoration.finish(claims)
+            return restored
+    except BaseException as error:
         restoration.undo()
+        if isinstance(error, TidelockError) and _is_replaced(store, taken):
+            return None
         raise
+    restoration.undo()
+    return None
 
 
 class _Restoration:
     """One restore, from the look at the copy to the new home."""
 
-    def __init__(self, store: BackupStore, home: Home) -> None:
-        self._store = store
+    def __init__(self, place: BackupStore, taken: Claim, home: Home) -> None:
+        self._origin = place
+        self._taken = taken
+        self._store = place.under(taken.name)
         self._home = home
-        self._record = copied_record(store)
         self._checkpoints: dict[str, CheckpointRestore] = {}
         self._logs: dict[str, LogRestore] = {}
         self._outputs: dict[str, OutputRestore] = {}
         self._dead: dict[str, LogRestore] = {}
         self._states: dict[str, LogRestore] = {}
 
-    def run(self, generation: str) -> Restored:
+    def run(self) -> Restored:
+        """Make everything but what makes it a home."""
+        self._record = copied_record(self._store)
         self._fetch()
         adjusted, windows = self._adjusted()
         segments = {name: self._place(name, adjusted, windows.get(name)) for name in adjusted.steps}
         for letters in self._dead.values():
             letters.place_whole()
-        shutil.rmtree(self._staging, ignore_errors=True)
-        self._home.remember(_moved(self._record, self._home))
+        remove_tree(self._staging)
         sinks = {s.name: adjusted.version(s.name) for s in self._record.segments if s.log is None}
-        return Restored(generation, segments, sinks, tuple(self._damaged()))
+        return Restored(self._taken.name, segments, sinks, tuple(self._damaged()))
+
+    def finish(self, claims: list[Claim]) -> None:
+        """Make it a home, the successor of the one that was copied, and of those that came no further. Durable."""
+        sync_tree(self._home.root)
+        # What was copied may have been replaced by its own run by now; whose it was is known from before.
+        remember_ancestors(self._home, self._taken, [*claims, *read_claims(self._origin)])
+        self._home.remember(_moved(self._record, self._home))
 
     def undo(self) -> None:
         """Remove what was made; the directory was empty before."""
@@ -134,33 +177,33 @@ class _Restoration:
             out, copied = Path(self._home.out(name)), self._checkpoints[name].copied
             self._outputs[name] = OutputRestore(self._store, name, out, copied)
             if segment.cached is not None:
-                url = self._home.snapshots(segment.cached)
+                url = self._own(self._home.snapshots(segment.cached))
                 self._states[name] = LogRestore(self._store, f"state/{segment.cached}", url)
             if segment.log is not None:
-                self._logs[name] = LogRestore(self._store, f"logs/{name}", self._home.log(name))
+                self._logs[name] = LogRestore(self._store, f"logs/{name}", self._url(name))
         for name in sorted({path.partition("/")[0] for path in self._store.sizes("dead")}):
-            self._dead[name] = LogRestore(self._store, f"dead/{name}", f"file:{self._home.root}/dead/{name}")
+            self._dead[name] = LogRestore(self._store, f"dead/{name}", self._own(self._home.letters(name)))
+
+    def _url(self, log: str) -> str:
+        """Where a log is made: where it was asked for, or in the home."""
+        url = self._home.log(log)
+        return url if self._home.places.is_asked(log) else self._own(url)
+
+    def _own(self, url: str) -> str:
+        """``url``, which is in the home: the last guard against names in the copy that would lead elsewhere."""
+        if not directory(url).resolve().is_relative_to(self._home.root.resolve()):
+            raise LogCorrupt(f"{url} is outside of {self._home.root}: somebody has changed what is stored")
+        return url
 
     def _adjusted(self) -> tuple[Adjusted, dict[str, Held]]:
         """The state to restart from, and the windows of the logs that it is made of."""
         shape = self._record.shape()
-        failure: Unrecoverable | None = None
-        for windows in self._choices():
-            found = {name: Found(self._safe(name), windows.get(name)) for name in shape}
-            try:
-                adjusted = adjust(shape, found)
-            except Unrecoverable as error:
-                failure = failure or error
-                continue
-            if wrong := violations(shape, found, adjusted):
-                raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")
-            return adjusted, windows
-        raise failure or InternalError("a copy without windows")
-
-    def _choices(self) -> Iterator[dict[str, Held]]:
-        """The windows of all logs, in all ways that damage leaves open; one way if there is none."""
-        for windows in product(*(log.windows() for log in self._logs.values())):
-            yield dict(zip(self._logs, windows, strict=True))
+        pieces = {name: log.pieces() for name, log in self._logs.items()}
+        found = {name: Found(self._safe(name), pieces.get(name)) for name in shape}
+        adjusted = adjust(shape, found)
+        if wrong := violations(shape, found, adjusted):
+            raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")
+        return adjusted, {name: log.at(adjusted.version(name)) for name, log in pieces.items()}
 
     def _safe(self, segment: str) -> tuple[Epoch, ...]:
         """The versions of a segment; if possible those from which damaged output is written again."""

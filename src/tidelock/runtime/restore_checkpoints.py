@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.inside import inside
 from tidelock.runtime.backup_checkpoints import load_snapshots
 from tidelock.runtime.backup_snapshots import Snapshot, StoredFile
 from tidelock.runtime.backup_store import BackupStore
@@ -35,7 +36,7 @@ class CheckpointRestore:
         return intact
 
     def _is_intact(self, file: StoredFile) -> bool:
-        came = self._store.download(f"{self._folder}/{file.name}", self._staging / file.name)
+        came = self._store.download(f"{self._folder}/{file.name}", inside(self._staging, file.name))
         return came == (file.size, file.crc32)
 
     def _versions(self, snapshot: Snapshot) -> dict[Epoch, int | None]:
@@ -50,8 +51,8 @@ class CheckpointRestore:
         snapshot, batch = self._safe[version]
         for path, file in snapshot.files.items():
             if file.name in self._intact:
-                target = location / path
+                target = inside(location, path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                (self._staging / file.name).replace(target)
+                inside(self._staging, file.name).replace(target)
         if batch is not None:
             Checkpoint(None, str(location)).roll_back(batch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -12,13 +11,15 @@ from typing import Any, BinaryIO
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt, PipelineError
+from tidelock.inside import inside, relative_name
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.log import RECALLS, recalled
 from tidelock.log.sealed import unseal
 from tidelock.log.store import open_store
-from tidelock.recovery import Held, Step
-from tidelock.runtime.backup_logs import entry_name, stored_epochs, stored_ranges
+from tidelock.placing import remove_tree
+from tidelock.recovery import Held, Pieces, Step
+from tidelock.runtime.backup_logs import entry_name, held_in, stored_epochs, stored_ranges
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.replanning_logs import remove_log
 
@@ -74,26 +75,16 @@ class LogRestore:
             raise LogCorrupt(f"{name} is missing, torn or damaged")
         self._target.write_part(part.file, _writing(data))
 
-    def windows(self) -> list[Held]:
-        """The windows that the log can be given, the newest first.
+    def pieces(self) -> Pieces:
+        """What the log can be given.
 
         A gap leaves a choice: a later run lets its segment keep newer versions, an earlier one may be all that a
         slow reader can go on with, and an empty log fits when both restart from the same epoch.
         """
-        found = [Held(Epoch(run[0].covers.first - 1), tuple(e.covers.last for e in run)) for run in self._runs()]
-        if self.damaged or not found:
-            last = max((r.last for r in stored_ranges(self._names)), default=BEFORE_FIRST)
-            found.append(Held(last))
-        return found
-
-    def _runs(self) -> list[list[_Entry]]:
-        runs: list[list[_Entry]] = []
-        for entry in self._entries:
-            if runs and runs[-1][-1].covers.last + 1 == entry.covers.first:
-                runs[-1].append(entry)
-            else:
-                runs.append([entry])
-        return runs[::-1]
+        found = held_in(entry.covers for entry in self._entries)
+        if found and not self.damaged:
+            return Pieces(found)
+        return Pieces(found, max((r.last for r in stored_ranges(self._names)), default=BEFORE_FIRST))
 
     # -- making it
 
@@ -119,7 +110,8 @@ class LogRestore:
 
     def place_whole(self) -> None:
         """Make the log with the newest entries that follow each other."""
-        window = self.windows()[0]
+        whole = self.pieces().held
+        window = whole[-1] if whole else Held(BEFORE_FIRST)
         self.place(window, Step("", window.tail, roll_back=False, rewind=False, restart_log=False), {})
 
     def recall(self, version: Epoch) -> None:
@@ -183,12 +175,12 @@ class OutputRestore:
         files = self._files(folder)
         if files and all(self._download(f"{folder}/{name}") == facts for name, facts in files.items()):
             return True
-        shutil.rmtree(self._location / folder, ignore_errors=True)
+        remove_tree(self._location / folder)
         self.damaged.append(f"{self._folder}/{folder}")
         return False
 
     def _download(self, name: str) -> tuple[int, int] | None:
-        return self._store.download(f"{self._folder}/{name}", self._location / name)
+        return self._store.download(f"{self._folder}/{name}", inside(self._location, name))
 
     def _files(self, folder: str) -> dict[str, tuple[int, int]]:
         """The files of an epoch, with their sizes and checksums; none if that cannot be read."""
@@ -201,7 +193,7 @@ class OutputRestore:
         """Remove the epochs behind ``last``: they are written again."""
         for epoch in self._epochs:
             if epoch > last:
-                shutil.rmtree(self._location / f"epoch={epoch}", ignore_errors=True)
+                remove_tree(self._location / f"epoch={epoch}")
 
 
 def _writing(data: bytes) -> Callable[[BinaryIO], int]:
@@ -209,4 +201,4 @@ def _writing(data: bytes) -> Callable[[BinaryIO], int]:
 
 
 def _checksums(fields: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    return {name: (size, crc32) for name, (size, crc32) in fields["files"].items()}
+    return {relative_name(name): (size, crc32) for name, (size, crc32) in fields["files"].items()}

@@ -1,19 +1,20 @@
 """Rolling back one segment: which epochs it can be put back to, and doing it.
 
 Crash points. The replay is written first, as one that is still to be carried out; then the checkpoint goes
-back; then the replay is written as carried out. `finish_rolling_back` does the rest wherever that was cut off,
-so nobody ever sees half of it.
+back; then the replay is written as carried out. `finish_rolling_back` does the rest wherever that was cut off, or
+has failed, before the segment is started again; so nobody ever sees half of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import InternalError
 from tidelock.runtime.backup_snapshots import Snapshot, StoredFile, belongs
-from tidelock.runtime.home import Home, Record
+from tidelock.runtime.home import Home
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.replay import Replay, read_replay
 
@@ -48,6 +49,7 @@ def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = Fa
 
     Raises:
         InternalError: the version is not a safe one.
+        BackendUnavailable: the checkpoint cannot be changed; the next run tries again.
     """
     checkpoint = Checkpoint(None, home.checkpoint(segment))
     committed, begun, done = checkpoint.committed(), checkpoint.begun(), checkpoint.position()
@@ -63,12 +65,30 @@ def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = Fa
     _carry_out(home, segment, Replay(version, versions[version], tuple(ends), delivered))
 
 
-def finish_rolling_back(home: Home, record: Record) -> None:
-    """Roll back the segments for which that was begun and cut off. Idempotent."""
-    for segment in record.segments:
-        replay = read_replay(home.replay(segment.name))
-        if replay is not None and not replay.rolled_back:
-            _carry_out(home, segment.name, replay)
+def finish_rolling_back(home: Home, segments: Iterable[str]) -> None:
+    """Roll back those of these segments for which that was begun and cut off. They must not run. Idempotent.
+
+    One that has run on since, beyond all that it was to do again, is left where it is.
+
+    Raises:
+        BackendUnavailable: a checkpoint cannot be changed; the next run tries again.
+    """
+    for segment in segments:
+        replay = read_replay(home.replay(segment))
+        if replay is None or replay.rolled_back:
+            continue
+        if _has_run_on(home, segment, replay):
+            replace(replay, rolled_back=True).write(home.replay(segment))
+        else:
+            _carry_out(home, segment, replay)
+
+
+def _has_run_on(home: Home, segment: str, replay: Replay) -> bool:
+    """Whether a segment has done more than it had done, or has forgotten to where it was to go back."""
+    checkpoint = Checkpoint(None, home.checkpoint(segment))
+    if replay.batch is not None and not checkpoint.has_begun(replay.batch):
+        return True
+    return checkpoint.farthest() > max(replay.ends, default=replay.after)
 
 
 def _carry_out(home: Home, segment: str, replay: Replay) -> None:

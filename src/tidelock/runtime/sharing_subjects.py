@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tidelock.alignment.combining import Combiner
 from tidelock.alignment.directory import Directory, Subject
 from tidelock.coordination import Lease, SessionExpired, Tree, open_tree
 from tidelock.epochs import Epoch
-from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError
+from tidelock.errors import BackendUnavailable, Fenced, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.runtime.events import Events
 
@@ -19,7 +20,10 @@ _ASK_EVERY = 1.0
 
 
 class SharedSubject:
-    """Combines the epochs of one subject while no other job does. `run` belongs into a thread of its own."""
+    """Combines the epochs of one subject while no other job does.
+
+    `run` belongs into a thread of its own, which owns everything here; only `end` may be called from another one.
+    """
 
     def __init__(
         self, subject: Subject, job: str, coordinator: str, patience: float, events: Events, *, producers: int
@@ -62,7 +66,7 @@ class SharedSubject:
                     return
         except Fenced:
             self._let_go()
-        except (BackendUnavailable, LogCorrupt, PipelineError) as trouble:
+        except Exception as trouble:  # whatever it is: the thread lives as long as the run, and tries again
             # Whether the newest epoch was published is in the log: begin again from what it says.
             self._combiner = None
             if str(trouble) != self._trouble:
@@ -89,7 +93,10 @@ class SharedSubject:
         except BackendUnavailable:
             return
         except SessionExpired:
-            self._tree = self._lease = None
+            self._leave_tree()
+        except BaseException:
+            self._leave_tree()  # it may be another one by now, and is opened again
+            raise
 
     def _tell_recall(self, epoch: Epoch) -> None:
         self._events.add(
@@ -111,11 +118,13 @@ class SharedSubject:
 
     def _let_go(self) -> None:
         self._combiner = None
-        try:
-            if self._lease is not None:
+        if self._lease is not None:
+            with suppress(Exception):  # then it goes with the session; whatever it is, it ends nobody's thread
                 self._lease.release()
-            if self._tree is not None:
-                self._tree.close()
-        except (BackendUnavailable, SessionExpired):
-            pass
-        self._tree = self._lease = None
+        self._leave_tree()
+
+    def _leave_tree(self) -> None:
+        tree, self._tree, self._lease = self._tree, None, None
+        if tree is not None:
+            with suppress(Exception):
+                tree.close()

@@ -11,6 +11,7 @@ from tidelock.errors import BackendUnavailable, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.recovery import State
 from tidelock.runtime.events import Events
+from tidelock.runtime.gauges import SegmentView
 from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.pending import Pending, PendingLog
 from tidelock.runtime.supervisor import Supervisor
@@ -24,12 +25,13 @@ _OF_GAUGES = {"state_rows": 0, "state_bytes": 0, "restarts": 0, "last_error": No
 
 
 def running_status(supervisor: Supervisor, events: Events, began: float) -> dict[str, Any]:
-    """The status document of a pipeline that this process runs."""
+    """The status document of a pipeline that this process runs. Any thread may ask for it."""
+    view = supervisor.view
     pending = {name: log.seen() for name, log in supervisor.pending.items()}
-    segments = [_running(supervisor, segment, pending) for segment in supervisor.record.segments]
+    segments = [_running(view.segments[s.name], s, pending) for s in supervisor.record.segments]
     return {
         "pipeline": supervisor.record.pipeline,
-        "state": "failed" if supervisor.machine.gave_up else "stopped" if supervisor.machine.done else "running",
+        "state": view.state,
         "at": time.time(),
         "began": began,
         "epoch": min(segment["epoch"] for segment in segments),
@@ -70,29 +72,28 @@ def _subjects(record: Record) -> dict[str, str]:
     return {subject: masked(url) for subject, url in record.subjects.items()}
 
 
-def _running(supervisor: Supervisor, segment: SegmentRecord, pending: Mapping[str, Pending]) -> dict[str, Any]:
-    machine, gauge = supervisor.machine, supervisor.gauges[segment.name]
+def _running(view: SegmentView, segment: SegmentRecord, pending: Mapping[str, Pending]) -> dict[str, Any]:
+    gauge = view.gauge
     fresh = time.monotonic() - gauge.at < _STALE_RATE
     return {
-        **_where(segment, machine.epoch(segment.name), pending),
-        "state": _state(supervisor, segment.name),
+        **_where(segment, view.epoch, pending),
+        "state": _state(view),
         "state_rows": gauge.state_rows,
         "state_bytes": gauge.state_bytes,
         "rows_per_second": round(gauge.rows_per_second, 1) if fresh else 0.0,
+        "rows_in_per_second": round(gauge.rows_in_per_second, 1) if fresh else 0.0,
         "batch_seconds": round(gauge.batch_seconds, 3),
-        "restarts": machine.restarts(segment.name),
-        "last_error": machine.last_error(segment.name),
+        "restarts": view.restarts,
+        "last_error": view.last_error,
     }
 
 
-def _state(supervisor: Supervisor, segment: str) -> str:
-    state = supervisor.machine.state(segment)
-    attempt = supervisor.attempts.get(segment)
-    if state is State.RUNNING and attempt is not None and attempt.gate.paused:
+def _state(view: SegmentView) -> str:
+    if view.state is State.RUNNING and view.paused:
         return "paused"
-    if state is State.BACKING_OFF or (state is State.STARTING and supervisor.machine.restarts(segment)):
+    if view.state is State.BACKING_OFF or (view.state is State.STARTING and view.restarts):
         return "restarting"
-    return str(state.value)
+    return str(view.state.value)
 
 
 def _resting(home: Home, segment: SegmentRecord, pending: Mapping[str, Pending] | None) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def _resting(home: Home, segment: SegmentRecord, pending: Mapping[str, Pending] 
     known = _last_known(home, segment.name)
     of_logs = {} if pending is not None else {name: known[name] for name in _OF_LOGS if name in known}
     gauges = {name: known.get(name, unknown) for name, unknown in _OF_GAUGES.items()}
-    idle = {"state": "stopped", "rows_per_second": 0.0, "batch_seconds": 0.0}
+    idle = {"state": "stopped", "rows_per_second": 0.0, "rows_in_per_second": 0.0, "batch_seconds": 0.0}
     return {**_where(segment, epoch, pending or {}), **of_logs, **gauges, **idle}
 
 

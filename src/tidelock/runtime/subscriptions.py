@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidelock.alignment.directory import Directory
 from tidelock.coordination import open_tree
+from tidelock.credentials import taken
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog, Retention
 from tidelock.runtime.home import Home
@@ -21,7 +22,7 @@ COORDINATOR = "TIDELOCK_COORDINATOR"
 def default_coordinator() -> str:
     """Where the shared tree is if nobody says it: in a file of this user, for the jobs of this machine."""
     if COORDINATOR in os.environ:
-        return os.environ[COORDINATOR]
+        return taken(os.environ[COORDINATOR])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     (state / "tidelock").mkdir(parents=True, exist_ok=True)
     return f"embedded:{state}/tidelock/tree.db"
@@ -58,11 +59,16 @@ class Subscription:
             LogNotFound: its log is not there any more.
         """
         if self.home is not None:
-            return EpochLog.open(self._in_home(self.home)).url
+            return EpochLog.open(self.recorded_log(self.home)).url
         with directory(coordinator) as known:
             return EpochLog.open(known.subject(self.subject).endpoint).url
 
-    def _in_home(self, home: str) -> str:
+    def recorded_log(self, home: str) -> str:
+        """The URL of the subject's log, as the home of the job that publishes it has it; nothing is opened.
+
+        Raises:
+            PipelineError: nothing has run there, or it does not publish the subject.
+        """
         record = Home(home).known()
         if self.subject not in record.subjects:
             known = ", ".join(record.subjects) or "nothing"

@@ -2,6 +2,10 @@
 
 One thread feeds the machine. Starting, stopping and setting aside take time, so other threads do that and report
 back through a queue, as Spark's listener does: whatever one segment does, the others are looked after.
+
+What is told goes through the queue as a function, which the one thread calls. So the machine, the gauges and the
+list of attempts have one owner and need no lock. What other threads use is an `Attempt`, which has a lock, or what
+never changes: the record, the logs' windows (`pending`), the `view`, which is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -9,14 +13,13 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import BatchFailed, InternalError
+from tidelock.errors import BackendUnavailable, BatchFailed, InternalError, TidelockError
 from tidelock.log import EpochLog
 from tidelock.recovery import (
     Action,
@@ -37,76 +40,37 @@ from tidelock.recovery import (
     StopSegment,
     has_room,
 )
+from tidelock.runtime.attempts import Attempt, cut_off, outcome, stop
 from tidelock.runtime.dead_letters import set_aside
-from tidelock.runtime.events import Events
-from tidelock.runtime.gates import SegmentGate, Stopped
+from tidelock.runtime.draining import Draining
+from tidelock.runtime.errands import all_end
+from tidelock.runtime.events import Events, Trouble
+from tidelock.runtime.gates import SegmentGate
+from tidelock.runtime.gauges import Gauge, SegmentView, View
 from tidelock.runtime.home import Home
 from tidelock.runtime.patience import patiently
 from tidelock.runtime.pending import PendingLog
 from tidelock.runtime.pipeline import Care
+from tidelock.spark.batches import Stopped
 from tidelock.spark.checkpoint import Checkpoint
-from tidelock.spark.frames import PySparkException, StreamingQuery
+from tidelock.spark.failures import is_gone, keep_stops_untold, rest_until_stopped, told_if_gone
+from tidelock.spark.frames import StreamingQuery
 from tidelock.spark.listening import Listener, Losses, Progress, losses
 from tidelock.spark.segments import Segments
 from tidelock.spark.stories import Storyteller
 
 _LOOK_EVERY = 0.1
 _LOOK_AT_SPARK_EVERY = 1.0
-_SETTLED = 4
-_REMEMBERED = 30
-
-
-@dataclass
-class Attempt:
-    """One run of a segment's query."""
-
-    gate: SegmentGate
-    query: StreamingQuery | None = None
-    run: str = ""
-    ending: bool = False
-    """Somebody is stopping it."""
-
-
-@dataclass
-class Gauge:
-    """What Spark last said about a segment."""
-
-    rows_per_second: float = 0.0
-    batch_seconds: float = 0.0
-    state_rows: int = 0
-    state_bytes: int = 0
-    at: float = field(default=0.0)
-    taken: tuple[tuple[float, int], ...] = ()
-    """When the newest batches were committed, and their rows."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it has seen enough batches to speak of a rate."""
-        return len(self.taken) >= _SETTLED
-
-    @property
-    def rows_in_per_second(self) -> float:
-        """The rows that come in, over the newest batches."""
-        if len(self.taken) < 2:
-            return 0.0
-        (first, _), *later = self.taken
-        return sum(rows for _, rows in later) / max(later[-1][0] - first, 1e-3)
-
-    def after(self, progress: Progress) -> Gauge:
-        """The gauge when a batch was committed."""
-        now = time.monotonic()
-        return Gauge(
-            progress.rows_per_second,
-            progress.seconds,
-            progress.state_rows,
-            progress.state_bytes,
-            now,
-            (*self.taken, (now, progress.rows))[-_REMEMBERED:],
-        )
+_LAST_WORDS = 10.0
+_LAST_SNAPSHOT = 30.0
 
 
 class Supervisor:
-    """Runs the segments of one pipeline until they have ended. Use it once."""
+    """Runs the segments of one pipeline until they have ended. Use it once.
+
+    The thread that calls `run` owns the machine, the gauges and the attempts. Any thread may call `stop`, and look
+    at `view`, `record` and `pending`.
+    """
 
     def __init__(
         self,
@@ -116,30 +80,41 @@ class Supervisor:
         events: Events,
         *,
         last_epoch: Epoch | None = None,
+        available_now: bool = False,
         stopping: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        last_words: float = _LAST_WORDS,
     ) -> None:
         self._segments = segments
         self._stopping = stopping
+        self._clock = clock
+        self._last_words = last_words
         self._home = home
         self._care = care
         self._events = events
         self._last_epoch = last_epoch
+        self._drain = Draining(segments, home) if available_now else None
         record = home.known()
         self.record = record
         self.machine = Machine(record.shape(), care.policy)
         self.gauges = {segment.name: Gauge() for segment in record.segments}
         self.attempts: dict[str, Attempt] = {}
-        self.pending = {
+        self.pending: Mapping[str, PendingLog] = {
             s.writes: PendingLog(EpochLog.open(home.log(s.writes)), record.readers(s.writes))
             for s in segments.cutting.segments
             if s.writes
         }
         self._told: queue.Queue[Callable[[], Fact | None]] = queue.Queue()
-        self._workers = ThreadPoolExecutor(max_workers=2 * len(record.segments), thread_name_prefix="tidelock")
+        self._workers: list[threading.Thread] = []
+        self._undone: list[Callable[[], None]] = []
         self._stories = Storyteller(segments.functions)
         self._losses = Losses(0, ())
         self._looked_at_spark = 0.0
+        self._asking = Trouble(events, "status failed", "status recovered")
+        self._reading = Trouble(events, "status failed", "status recovered")
         self._over = threading.Event()
+        self._stop_asked = False
+        self.view = self._viewed()
 
     # -- for others
 
@@ -148,25 +123,53 @@ class Supervisor:
         self._tell(lambda: StopAsked(drain))
 
     def run(self, look: Callable[[], None]) -> None:
-        """Run until every segment has ended; ``look`` is called again and again meanwhile."""
+        """Run until every segment has ended; ``look`` is called again and again meanwhile.
+
+        Raises:
+            BackendUnavailable: Spark's JVM is gone.
+        """
         listener = Listener(self._progressed, lambda run: self._tell(lambda: None))
         self._segments.spark.streams.addListener(listener)
+        keep_stops_untold()
         self._losses = losses(self._segments.spark)
         self._home.drain(False)
         try:
-            self._begin()
-            while not self.machine.done:
-                self._take(_LOOK_EVERY)
-                self._watch()
-                self._handle(Looked())
-                if self._last_epoch is not None:
-                    self._stop_at_last_epoch(self._last_epoch)
-                look()
+            with told_if_gone(self._segments.spark):
+                self._go_on(look)
         finally:
-            self._end()
-            self._segments.spark.streams.removeListener(listener)
-            self._workers.shutdown(wait=True)
+            self._end(listener)
+            self.view = self._viewed()
         look()
+
+    def _go_on(self, look: Callable[[], None]) -> None:
+        self._begin()
+        while not self.machine.done:
+            self._take(_LOOK_EVERY)
+            self._watch()
+            self._handle(Looked())
+            if self._last_epoch is not None:
+                self._stop_at_last_epoch(self._last_epoch)
+            if self._drain is not None:
+                self._go_on_draining(self._drain)
+            self._do_undone()
+            self.view = self._viewed()
+            look()
+
+    def _viewed(self) -> View:
+        machine = self.machine
+        state = "failed" if machine.gave_up else "stopped" if machine.done else "running"
+        return View(state, {name: self._viewed_segment(name) for name in self.gauges})
+
+    def _viewed_segment(self, name: str) -> SegmentView:
+        machine, attempt = self.machine, self.attempts.get(name)
+        return SegmentView(
+            machine.state(name),
+            attempt is not None and attempt.gate.paused,
+            machine.epoch(name),
+            machine.restarts(name),
+            machine.last_error(name),
+            self.gauges[name],
+        )
 
     # -- facts
 
@@ -196,12 +199,27 @@ class Supervisor:
     def _handle(self, fact: Fact) -> None:
         self._events.of_fact(fact, self.machine)
         if isinstance(fact, StopAsked):
-            self._stopping()
+            self._stop_asked = True
+            self._do(self._stopping)
         if self._is_last_input(fact):
-            self._home.drain(True)
-        for action in self.machine.handle(fact, time.monotonic()):
+            self._do(lambda: self._home.drain(True))
+        for action in self.machine.handle(fact, self._clock()):
             self._events.of_action(action, self.machine)
             self._perform(action)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        """Put something into the home, now or when there is room."""
+        self._undone.append(what)
+        self._do_undone()
+
+    def _do_undone(self) -> None:
+        while self._undone:
+            try:
+                self._undone[0]()
+            except OSError as error:
+                self._events.home_fails(error)
+                return
+            del self._undone[0]
 
     def _is_last_input(self, fact: Fact) -> bool:
         """Whether it means that nothing more comes from the sources."""
@@ -231,35 +249,63 @@ class Supervisor:
                 self._start(segment)
             case StopSegment(segment):
                 self.attempts[segment].gate.close()
+                if self._drain is not None and self._drain.is_resting(segment):
+                    self._tell(lambda: QueryEnded(segment))
             case SetAside(segment, epoch):
-                setting = partial(self._set_aside, segment, epoch)
+                gate, story = self.attempts[segment].gate, self.machine.last_error(segment)
+                setting = partial(self._set_aside, segment, epoch, gate, story)
                 self._work(segment, lambda: patiently(setting, self._care.policy, self._over), final=True)
             case GiveUp():
                 pass  # the machine stops the others, and the events have the story
 
-    def _work(self, segment: str, what: Callable[[], Fact | None], *, final: bool = False) -> None:
-        """Do something in another thread; its failure is a failure of the segment, perhaps a ``final`` one."""
+    def _work(
+        self,
+        segment: str,
+        what: Callable[[], Fact | None],
+        *,
+        starting: Attempt | None = None,
+        final: bool = False,
+    ) -> None:
+        """Do something in another thread; its failure is a failure of the segment, perhaps a ``final`` one.
+
+        ``starting``: an attempt that is being started, and may be abandoned.
+        """
 
         def work() -> None:
             try:
                 fact = what()
             except Exception as failure:  # whatever it is, it becomes the segment's story
-                fact = self._failed(segment, None, failure)
-                fact = replace(fact, final=fact.final or final, outage=fact.outage and not final)
-            self._tell(lambda: fact)
+                failed = self._failed(segment, None, failure)
+                fact = replace(failed, final=failed.final or final, outage=failed.outage and not final)
+            self._tell(lambda: fact if starting is None else outcome(starting, fact))
 
-        self._workers.submit(work)
+        # Not from a pool: one that hangs must neither keep others waiting nor the process alive.
+        thread = threading.Thread(target=work, name=f"tidelock {segment}", daemon=True)
+        self._workers = [one for one in self._workers if one.is_alive()] + [thread]
+        thread.start()
 
     def _start(self, segment: str) -> None:
-        attempt = Attempt(SegmentGate(lambda: self._has_room(segment), self._bounded(segment)))
-        self.attempts[segment] = attempt
+        cut, drain = self._segments.cutting.segment(segment), self._drain
+        rest = partial(rest_until_stopped, self._segments.spark)
+        gate = SegmentGate(lambda: self._has_room(segment), self._bounded(segment), rest)
+        self.attempts[segment] = attempt = Attempt(gate, self._clock)
+        if drain is not None and cut.is_head:
+            try:
+                drain.starts(segment)
+            except OSError as failure:  # it looks into the checkpoint, and a start may fail like any other
+                attempt.ending = True
+                self._tell(partial(self._failed, segment, None, failure))
+                return
+            attempt.gate.admit(lambda work: drain.admits(segment, work))
 
         def start() -> Fact | None:
-            query = self._segments.start(self._segments.cutting.segment(segment), attempt.gate)
-            attempt.run, attempt.query = str(query.runId), query
+            try:
+                self._segments.start(cut, attempt.gate, starting=attempt, draining=drain is not None)
+            except Stopped:
+                return QueryEnded(segment)
             return QueryStarted(segment)
 
-        self._work(segment, start)
+        self._work(segment, start, starting=attempt)
 
     def _bounded(self, segment: str) -> Epoch | None:
         return self._last_epoch if self._segments.cutting.segment(segment).is_head else None
@@ -271,12 +317,11 @@ class Supervisor:
         head = self._segments.cutting.segment(segment).is_head
         return has_room(*pending.measure(), self._care.bound, pending.share_used(), head=head)
 
-    def _set_aside(self, segment: str, epoch: Epoch) -> Fact:
+    def _set_aside(self, segment: str, epoch: Epoch, gate: SegmentGate, story: str | None) -> Fact:
         inputs = self.record.segment(segment).inputs
         if not inputs:
-            story = self.machine.last_error(segment)
             raise BatchFailed(f"epoch {epoch} cannot be set aside, because it comes from a source: {story}")
-        rows, covers = 0, self._poisoned(segment, epoch)
+        rows, covers = 0, _poisoned(segment, epoch, gate)
         for log, lag in inputs:
             last = covers.last - lag
             if last >= 0:
@@ -286,69 +331,81 @@ class Supervisor:
         self._events.add("set aside", segment, f"epoch {epoch}: {rows} rows are in {self._home.root}/dead", epoch)
         return SetAsideDone(segment, epoch)
 
-    def _poisoned(self, segment: str, epoch: Epoch) -> EpochRange:
-        """All the epochs of the batch that failed."""
-        failed = self.attempts[segment].gate.failed
-        if failed is None or failed[0].covers.last != epoch:
-            raise InternalError(f"segment {segment}: epoch {epoch} is to be set aside, but has not failed")
-        return failed[0].covers
-
     # -- watching the queries
 
     def _watch(self) -> None:
         for segment, attempt in list(self.attempts.items()):
-            if attempt.query is not None and not attempt.ending:
-                self._look_at(segment, attempt, attempt.query)
-        if time.monotonic() - self._looked_at_spark > _LOOK_AT_SPARK_EVERY:
-            self._looked_at_spark = time.monotonic()
+            if not attempt.ending:
+                self._look_at(segment, attempt)
+        if self._clock() - self._looked_at_spark > _LOOK_AT_SPARK_EVERY:
+            self._looked_at_spark = self._clock()
             self._look_at_spark()
 
-    def _look_at(self, segment: str, attempt: Attempt, query: StreamingQuery) -> None:
-        if not query.isActive:
+    def _look_at(self, segment: str, attempt: Attempt) -> None:
+        query, gate, bound = attempt.query, attempt.gate, self._care.hang_after
+        if not attempt.started:
+            self._look_at_start(segment, attempt)
+        elif query is None:
+            return
+        elif not query.isActive:
             attempt.ending = True
             self._take(0)  # what Spark committed before the end comes first
             self._tell(lambda: self._ended(segment, attempt, query))
-        elif attempt.gate.closed and attempt.gate.at_rest():
+        elif gate.closed and gate.at_rest():
             attempt.ending = True
-            self._work(segment, lambda: self._stop(segment, query))
-        elif (inside := attempt.gate.inside()) and inside[1] > self._care.hang_after:
-            attempt.ending = True
-            self._work(segment, lambda: self._cut_off(segment, query, inside[0].covers.last))
+            self._work(segment, lambda: stop(segment, attempt, query))
+        elif (inside := gate.inside()) and inside[1] > bound:
+            attempt.ending, epoch = True, inside[0].covers.last
+            story = f"epoch {epoch} did not end within {bound:g} s"
+            self._work(segment, lambda: cut_off(segment, attempt, query, epoch, story))
 
-    def _ended(self, segment: str, attempt: Attempt, query: StreamingQuery) -> Fact:
+    def _look_at_start(self, segment: str, attempt: Attempt) -> None:
+        """End a start that is not wanted any more, or hangs.
+
+        Its thread, which may hang, is not waited for: it changes nothing more, and if it brings up a query after
+        all, it stops that.
+        """
+        bound = self._care.hang_after
+        if attempt.gate.closed and attempt.gate.at_rest():
+            attempt.ending, query = True, attempt.abandon()
+            self._work(segment, lambda: stop(segment, attempt, query))
+        elif attempt.lasted() > bound:
+            attempt.ending, query = True, attempt.abandon()
+            story = f"its query was not up within {bound:g} s"
+            self._work(segment, lambda: cut_off(segment, attempt, query, None, story))
+
+    def _ended(self, segment: str, attempt: Attempt, query: StreamingQuery) -> Fact | None:
         """A query that has ended by itself."""
-        attempt.query = None
+        attempt.forget()
         if attempt.gate.failed is not None:
             work, failure = attempt.gate.failed
             return self._failed(segment, work.covers.last, failure)
         failure_of_query = query.exception()
+        if failure_of_query is None and self._drain is not None and not attempt.gate.closed:
+            self._drain.ended(segment)
+            return None
         if failure_of_query is None or (attempt.gate.closed and Stopped.__name__ in str(failure_of_query)):
             return QueryEnded(segment)
         return self._failed(segment, None, failure_of_query)
 
-    def _stop(self, segment: str, query: StreamingQuery) -> Fact:
-        query.stop()
-        self.attempts[segment].query = None
-        return QueryEnded(segment)
-
-    def _cut_off(self, segment: str, query: StreamingQuery, epoch: Epoch) -> Fact:
-        """End a query that hangs."""
-        story = f"epoch {epoch} did not end within {self._care.hang_after:g} s"
-        try:
-            query.stop()
-        except Exception as failure:  # the thread of the query cannot be interrupted
-            raise BatchFailed(f"{story}, and its code cannot be interrupted: run the pipeline again") from failure
-        self.attempts[segment].query = None
-        return QueryFailed(segment, epoch, story)
-
     def _failed(self, segment: str, epoch: Epoch | None, failure: BaseException) -> QueryFailed:
         cut = self._segments.cutting.segment(segment)
-        story = self._stories.tell(failure, [name for name in cut.operators if name != cut.sink])
+        try:
+            story = self._stories.tell(failure, [name for name in cut.operators if name != cut.sink])
+        except Exception:  # Spark is asked for it and may be gone; a failure without a story is still one
+            return QueryFailed(segment, epoch, f"{type(failure).__name__}: {failure}")
         return QueryFailed(segment, epoch, str(story), story.final, story.outage)
 
     def _look_at_spark(self) -> None:
         self._catch_up()
-        now = losses(self._segments.spark)
+        try:
+            now = losses(self._segments.spark)
+        except Exception as error:  # it is only told: what it means for the queries shows there
+            if is_gone(self._segments.spark):
+                raise
+            self._asking.met(error, f"Spark does not say how its executors are: {error}")
+            return
+        self._asking.over("Spark says again how its executors are")
         if now.failed_tasks > self._losses.failed_tasks:
             count = now.failed_tasks - self._losses.failed_tasks
             self._events.add("task retry", None, f"{count} task{'s' * (count > 1)} failed inside Spark")
@@ -359,12 +416,21 @@ class Supervisor:
 
     def _catch_up(self) -> None:
         """Learn of commits from the checkpoints: Spark's listener may drop events when there is much to do."""
-        for segment, attempt in self.attempts.items():
-            for batch in attempt.gate.unconfirmed():
-                if Checkpoint(None, self._home.checkpoint(segment)).is_committed(batch):
-                    epoch = attempt.gate.epoch_of(batch)
-                    if epoch is not None:
-                        self._handle(EpochCommitted(segment, epoch))
+        try:
+            found = [
+                (segment, attempt, batch)
+                for segment, attempt in self.attempts.items()
+                for batch in attempt.gate.unconfirmed()
+                if Checkpoint(None, self._home.checkpoint(segment)).is_committed(batch)
+            ]
+        except (OSError, TidelockError) as error:  # nothing is lost by it: they are read again with the next look
+            self._reading.met(error, f"the checkpoints cannot be read: {error}; this is tried again")
+            return
+        self._reading.over("the checkpoints can be read again")
+        for segment, attempt, batch in found:
+            epoch = attempt.gate.epoch_of(batch)
+            if epoch is not None:
+                self._handle(EpochCommitted(segment, epoch))
 
     def _stop_at_last_epoch(self, last: Epoch) -> None:
         heads = [s.name for s in self._segments.cutting.segments if s.is_head]
@@ -372,16 +438,54 @@ class Supervisor:
             self.machine.state(head) is State.RUNNING for head in heads
         ):
             self._last_epoch = None
-            self._handle(StopAsked(drain=True))
+            self._handle(StopAsked(drain=True, why=f"epoch {last} was to be the last: "))
 
-    def _end(self) -> None:
-        """Leave no query behind, whatever ended the loop."""
+    def _go_on_draining(self, drain: Draining) -> None:
+        """Let everybody finish what was there; then stop, unless another epoch would bring something."""
+        last = drain.last
+        if last is None or self._stop_asked:
+            return
+        try:
+            if any(self.machine.epoch(segment.name) < last for segment in self.record.segments):
+                self._home.drain(True)
+                return
+            more = drain.needs_one_more() and last != self._last_epoch
+            again = drain.one_more() if more and drain.is_ready(waiting=self._waits) else []
+        except BackendUnavailable:
+            return  # ask again
+        except OSError as error:
+            self._events.home_fails(error)
+            return  # ask again
+        for head in again:
+            self._start(head)
+        if not more:
+            self._handle(StopAsked(drain=True, why="all that was there has gone through: "))
+
+    def _waits(self, segment: str) -> bool:
+        """Whether a batch of the segment stands at its gate."""
+        return self.attempts[segment].gate.paused
+
+    def _end(self, listener: Listener) -> None:
+        """Leave no query behind, whatever ended the loop; wait for what hangs no longer than it says."""
         self._over.set()
         for attempt in self.attempts.values():
             attempt.gate.close()
         for attempt in self.attempts.values():
-            query = attempt.query
-            if query is not None and query.isActive:
-                with suppress(PySparkException):  # it cannot be interrupted, and ends with the process
+            query = attempt.abandon()
+            with suppress(Exception):  # it cannot be interrupted and ends with the process, or Spark is gone
+                if query is not None and query.isActive:
                     query.stop()
-        self._segments.caches.close()
+        all_end(self._workers, self._last_words)  # one that hangs ends with the process
+        if not self._segments.caches.close(_LAST_SNAPSHOT):
+            text = f"the one under way did not end within {_LAST_SNAPSHOT:g} s, and the run ends without it"
+            self._events.add("snapshot failed", None, text)
+        with suppress(Exception):  # Spark may be gone
+            self._segments.spark.streams.removeListener(listener)
+
+
+def _poisoned(segment: str, epoch: Epoch, gate: SegmentGate) -> EpochRange:
+    """All the epochs of the batch that failed."""
+    failed = gate.failed
+    if failed is None or failed[0].covers.last != epoch:
+        raise InternalError(f"segment {segment}: epoch {epoch} is to be set aside, but has not failed")
+    return failed[0].covers

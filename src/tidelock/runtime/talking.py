@@ -8,13 +8,14 @@ from typing import Protocol
 
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable
+from tidelock.intervals import interval_seconds
 from tidelock.runtime.aligning import Aligner, Neighbours
+from tidelock.runtime.errands import all_end
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.sharing_subjects import SharedSubject
 from tidelock.runtime.subscriptions import default_coordinator
-from tidelock.spark.intervals import interval_seconds
 from tidelock.spark.segments import Segments
 
 
@@ -54,7 +55,7 @@ class Talking:
             neighbours,
             home,
             events,
-            interval=interval_seconds(segments.spark, pipeline.epoch),
+            interval=interval_seconds(pipeline.epoch),
             patience=pipeline.care.alignment_patience,
             last_epoch=last_epoch,
         )
@@ -90,13 +91,17 @@ class Talking:
 
     def close(self) -> None:
         """Leave the shared tree, also if nothing was ever started. Idempotent."""
-        if self._aligner is not None:
+        if self._aligner is not None and not any(thread.is_alive() for thread in self._threads):
             self._aligner.close()
 
-    def end(self) -> None:
-        """Stop, after a last word."""
+    def end(self, patience: float) -> bool:
+        """Stop, after a last word; whether that took at most ``patience`` seconds.
+
+        Whoever hangs longer is left alone: when it wakes up, it writes nothing into the home.
+        """
         for speaker in self._speakers:
             speaker.end()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        ended = all_end([thread for thread in self._threads if thread.is_alive()], patience)
+        if not ended and self._aligner is not None:
+            self._aligner.leave()
+        return ended

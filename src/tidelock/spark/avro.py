@@ -1,14 +1,22 @@
 """Avro records of others as columns, and rows as Avro records: one in each message, nothing before or after it.
 
 fastavro reads and writes them, in Python workers: Spark's own functions for Avro are not in its Python package.
+
+It is generous where we must not be: it writes 1.5 as the int 1, cuts microseconds off a moment in milliseconds,
+has ints of 40 bits and rounds decimals that have more digits than their type. It takes any byte but 0 for true,
+counts symbols of an enum from the last one if the number is negative, and of two values under one key of a map it
+drops the first. So these are read by readers of our own, and a record that was written is read again and compared
+with its row.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
-from collections.abc import Callable, Mapping
-from importlib.util import find_spec
+import math
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
 from tidelock.errors import PipelineError, SchemaMismatch
+from tidelock.extras import need
 from tidelock.spark.schema import arrow_schema
 
 AvroSchema = str | Mapping[str, Any] | PathLike[str]
@@ -42,6 +51,9 @@ _LOGICAL: Mapping[str, T.DataType] = {
     "local-timestamp-millis": T.TimestampNTZType(),
     "local-timestamp-micros": T.TimestampNTZType(),
 }
+_INT, _DECIMAL = "tidelock-int", "tidelock-decimal"
+_BOOLEAN, _ENUM, _MAP = "tidelock-boolean", "tidelock-enum", "tidelock-map"
+_SYMBOLS = "tidelock-symbols"
 _WIDER = ((frozenset({"int", "long"}), T.LongType()), (frozenset({"float", "double"}), T.DoubleType()))
 
 
@@ -53,8 +65,7 @@ class AvroRecords:
     """
 
     def __init__(self, schema: AvroSchema) -> None:
-        if find_spec("fastavro") is None:
-            raise PipelineError("Avro needs the package fastavro: install tidelock[kafka]")
+        need("kafka", "an Avro schema")
         loaded = _loaded(schema)
         written_out = _without_other_meanings(_written_out(loaded))
         if not isinstance(written_out, dict) or written_out["type"] != "record":
@@ -73,7 +84,7 @@ class AvroRecords:
         return _over_arrow(decode, self.columns, column)
 
     def encoded(self, row: Column) -> Column:
-        """The records of a column of structs, as bytes."""
+        """The records of a column of structs, as bytes; a row that a record cannot hold exactly fails the task."""
         schema = self._schema
 
         def encode(rows: pa.Array) -> pa.Array:
@@ -192,10 +203,82 @@ def _union(schemas: list[Any], path: str) -> T.DataType:
     )
 
 
+def _strict(schema: Any, names: Iterator[str]) -> Any:
+    """A schema of the same bytes in which what needs readers of our own has types for which these are called.
+
+    A boolean is its byte there, an enum its number, and a map the list of its pairs. Every type gets a name of its
+    own: the schema has them written out wherever they are used.
+    """
+    if isinstance(schema, list):
+        return [_strict(one, names) for one in schema]
+    if not isinstance(schema, dict):
+        return _strict({"type": schema}, names) if schema in ("int", "boolean") else schema
+    kind = schema["type"]
+    if kind == "record":
+        return _record(next(names), {field["name"]: _strict(field["type"], names) for field in schema["fields"]})
+    if kind == "map":
+        pair = _record(next(names), {"key": "string", "value": _strict(schema["values"], names)})
+        return {"type": "array", "items": pair, "logicalType": _MAP}
+    if kind == "array":
+        return {"type": "array", "items": _strict(schema["items"], names)}
+    if kind == "enum":
+        return {"type": "int", "logicalType": _ENUM, _SYMBOLS: schema["symbols"]}
+    if kind == "boolean":
+        return {"type": "fixed", "name": next(names), "size": 1, "logicalType": _BOOLEAN}
+    if kind == "int":
+        return {"logicalType": _INT, **schema}
+    if isinstance(kind, dict | list):
+        return _strict(kind, names)
+    changed = {**schema, "name": next(names)} if kind == "fixed" else schema
+    return {**changed, "logicalType": _DECIMAL} if changed.get("logicalType") == "decimal" else changed
+
+
+def _record(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": kind} for n, kind in fields.items()]}
+
+
+def _exact_int(data: int, *_: Any) -> int:
+    if not -(1 << 31) <= data < 1 << 31:
+        raise ValueError(f"{data} is no int of 32 bits")
+    return data
+
+
+def _exact_decimal(data: bytes, written: Mapping[str, Any], *_: Any) -> Decimal:
+    unscaled = int.from_bytes(data, "big", signed=True)
+    if len(str(abs(unscaled))) > written["precision"]:
+        raise ValueError(f"a decimal has more than {written['precision']} digits")
+    sign, digits, _power = Decimal(unscaled).as_tuple()
+    return Decimal((sign, digits, -written.get("scale", 0)))
+
+
+def _exact_boolean(data: bytes, *_: Any) -> bool:
+    return (b"\0", b"\1").index(data) == 1
+
+
+def _exact_symbol(data: int, written: Mapping[str, Any], *_: Any) -> str:
+    symbols: list[str] = written[_SYMBOLS]
+    if not 0 <= data < len(symbols):
+        raise ValueError(f"an enum has no symbol with the number {data}")
+    return symbols[data]
+
+
+def _exact_map(data: list[dict[str, Any]], *_: Any) -> dict[str, Any]:
+    found = {pair["key"]: pair["value"] for pair in data}
+    if len(found) < len(data):
+        raise ValueError("a map has a key twice")
+    return found
+
+
 def _reading(schema: Any) -> Callable[[bytes | None], dict[str, Any] | None]:
     from fastavro import parse_schema, schemaless_reader
+    from fastavro.read import LOGICAL_READERS
 
-    parsed = parse_schema(schema)
+    readers: dict[str, Any] = LOGICAL_READERS  # whose declaration allows no schema to be there
+    readers[f"int-{_INT}"] = _exact_int
+    readers[f"bytes-{_DECIMAL}"] = readers[f"fixed-{_DECIMAL}"] = _exact_decimal
+    readers[f"fixed-{_BOOLEAN}"], readers[f"int-{_ENUM}"] = _exact_boolean, _exact_symbol
+    readers[f"array-{_MAP}"] = _exact_map
+    parsed = parse_schema(_strict(_written_out(schema), (f"type{n}" for n in itertools.count())))
 
     def read(value: bytes | None) -> dict[str, Any] | None:
         data = io.BytesIO(value or b"")
@@ -211,7 +294,7 @@ def _reading(schema: Any) -> Callable[[bytes | None], dict[str, Any] | None]:
 def _writing(schema: Any) -> Callable[[dict[str, Any]], bytes]:
     from fastavro import parse_schema, schemaless_writer
 
-    parsed = parse_schema(schema)
+    parsed, read = parse_schema(schema), _reading(schema)
 
     def write(row: dict[str, Any]) -> bytes:
         data = io.BytesIO()
@@ -219,6 +302,27 @@ def _writing(schema: Any) -> Callable[[dict[str, Any]], bytes]:
             schemaless_writer(data, parsed, row)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
             raise SchemaMismatch(f"a row does not fit its Avro schema: {error}; the row is {row}") from error
-        return data.getvalue()
+        written = data.getvalue()
+        if not _is_same(row, there := read(written)):
+            raise SchemaMismatch(
+                f"a row does not fit its Avro schema: a reader of the record would find {there}; the row is {row}."
+                " Cast its columns to the types of the schema, or give the schema wider types"
+            )
+        return written
 
     return write
+
+
+def _is_same(given: Any, found: Any) -> bool:
+    """Whether what is found says the same as what was given; it may have fields more, which have defaults.
+
+    >>> _is_same({"a": [1]}, {"a": [1], "b": 0}), _is_same({"a": 1.5}, {"a": 1}), _is_same(True, 1)
+    (True, False, False)
+    """
+    if isinstance(given, dict):
+        return isinstance(found, dict) and all(n in found and _is_same(one, found[n]) for n, one in given.items())
+    if isinstance(given, list):
+        return len(given) == len(found) and all(map(_is_same, given, found))
+    if isinstance(given, float) and math.isnan(given):
+        return isinstance(found, float) and math.isnan(found)
+    return isinstance(given, bool) == isinstance(found, bool) and bool(given == found)

@@ -13,9 +13,13 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import InternalError, PipelineError
+from tidelock.errors import InternalError, PipelineError, TidelockError
 from tidelock.log.window import InputRange
 from tidelock.spark.checkpoint import BatchOffsets, Checkpoint
+
+
+class Stopped(TidelockError):
+    """The query was asked to end, and does so before its next epoch."""
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,23 @@ called more than once; they have to build DataFrames and do nothing else.
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError, SchemaMismatch, TidelockError
+from tidelock.fingerprint.nodes import Layout, PlanPrint
 from tidelock.spark.keyed import Building, building
+from tidelock.spark.plan_prints import plan_print, stand_in
 from tidelock.spark.plans import examine
 from tidelock.spark.schema import check_fits, describe
+from tidelock.spark.stories import spark_error
+from tidelock.spark.tracebacks import users_frame
 from tidelock.state.operator import Shape
 from tidelock.topology import Kind, Node, Topology, Traits
 
@@ -38,9 +41,15 @@ class Described:
     schema: StructType
     traits: Traits
     event_time: bool
-    """A watermark is declared by it or by something before it."""
+    """Its rows come with a watermark, declared by it or by something before it."""
     state: Shape | None = None
     """What it keeps in a cache, if it does."""
+    plan: PlanPrint | None = None
+    """The fingerprint of its plan; None for a source."""
+    layouts: tuple[Layout, ...] = ()
+    """The columns of its state, wherever that is."""
+    settings: object = None
+    """How it changes the state that is in a cache."""
 
 
 def describe_nodes(spark: SparkSession, topology: Topology, functions: Functions) -> dict[str, Described]:
@@ -64,17 +73,28 @@ def _describe(
     function: Callable[..., Any],
     found: Mapping[str, Described],
 ) -> Described:
-    inputs = {name: _stand_in(spark, _schema(topology, node, name, found)) for name in node.inputs}
+    inputs = {name: stand_in(spark, _schema(topology, node, name, found), name) for name in node.inputs}
     with building(None) as made:
         stream = build(spark, node, function, inputs)
-    traits = _with_cache(examine(stream), made)
+    traits = _with_cache(examine(stream, tuple(inputs)), made)
     if node.kind is Kind.OPERATOR:
         _check_mode(stream, node)
     _check_storable(stream, node)
     if node.name in topology.feedback:
         _check_feedback(stream, node, topology.feedback[node.name])
-    before = any(found[name].event_time for name in topology.forward_inputs(node.name))
-    return Described(stream.schema, traits, traits.watermark or before, made.shape)
+    arriving = [name for name in topology.forward_inputs(node.name) if found[name].event_time]
+    event_time = not traits.silenced.issuperset(arriving) or (traits.watermark and not traits.mute)
+    if node.kind is Kind.SOURCE:
+        return Described(stream.schema, traits, event_time)
+    plan, layouts = plan_print(stream, filled=made.shape is not None and not made.calls_function)
+    layouts += () if made.shape is None else (_cached_layout(made.shape),)
+    return Described(stream.schema, traits, event_time, made.shape, plan, layouts, made.settings)
+
+
+def _cached_layout(shape: Shape) -> Layout:
+    columns = [(field.name, str(field.type)) for schema in (shape.keys, shape.values) for field in schema]
+    ends = [] if shape.expiry is None else [("its end", f"{shape.expiry.after} µs after {shape.expiry.column}")]
+    return Layout("tidelock.keyed", (*columns, *ends), by_name=True)
 
 
 def _with_cache(traits: Traits, made: Building) -> Traits:
@@ -106,8 +126,8 @@ def build(
         stream = function(**given)
     except TidelockError:
         raise
-    except PySparkException as error:
-        raise PipelineError(f"{what} cannot be built: {_first_line(error)}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise PipelineError(f"{what} cannot be built: {spark_error(error)}{_line(error)}") from error
     except Exception as error:  # the user's code: anything can come out of it
         raise PipelineError(f"{what} raised {type(error).__name__}: {_first_line(error)}{_line(error)}") from error
     if not isinstance(stream, DataFrame):
@@ -141,13 +161,6 @@ def _feedback_schema(operator: str, declared: str) -> StructType:
             f"the feedback of {operator} has the schema {declared!r}, which Spark cannot read: write it like "
             f"'id long, score double' ({_first_line(error)})"
         ) from error
-
-
-def _stand_in(spark: SparkSession, schema: StructType) -> DataFrame:
-    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    return stream.select(
-        [F.lit(None).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema]  # the delay is in there
-    )
 
 
 def _check_mode(stream: DataFrame, node: Node) -> None:
@@ -186,6 +199,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    """Where in the user's code it was raised."""
+    frame = users_frame(error)
+    return f" ({frame})" if frame else ""

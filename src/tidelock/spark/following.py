@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
@@ -23,7 +24,7 @@ from tidelock.spark.options import ReadOptions
 from tidelock.spark.source import LogPartition, LogPositions
 
 
-class FollowStream(LogPositions, DataSourceStreamReader):
+class FollowStream(LogPositions, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A followed subject as a stream."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -34,6 +35,10 @@ class FollowStream(LogPositions, DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         """The position of a query that has read nothing: a word, because the first round resolves it."""
         return self._offset(start=self._options.starting_epoch)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read no further than what is published now."""
+        self._follower.stop_at_present()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """Where the next batch ends: on epochs of all subjects, as the instruction of the moment wants it."""
@@ -104,7 +109,11 @@ class FollowStream(LogPositions, DataSourceStreamReader):
             logs = {member.log: EpochLog.open(member.log) for member in self._options.together}
             instructions = InstructionFile(self._options.instruction or "")
             follower = Follower(
-                list(logs.values()), self._options.group, instructions.now, mixed=self._options.mixed
+                list(logs.values()),
+                self._options.group,
+                instructions.now,
+                mixed=self._options.mixed,
+                consumers={logs[m.log].header.id: m.consumer for m in self._options.together if m.consumer},
             )
             self._opened = logs[self._options.log], follower
         return self._opened

@@ -24,10 +24,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError, SchemaMismatch
-from tidelock.spark.intervals import interval_seconds
+from tidelock.intervals import interval_seconds
 from tidelock.spark.schema import WATERMARK_DELAY, arrow_schema, quoted
+from tidelock.spark.worker_environment import tell_workers
 from tidelock.state.aggregates import Aggregation, hash_name
 from tidelock.state.changes import Aggregate, Change, Custom
+from tidelock.state.fence import Claim
 from tidelock.state.operator import BUCKET, CachedOperator, Expiry, Shape
 from tidelock.state.store import BUCKETS
 
@@ -37,10 +39,10 @@ _OUTPUT_ROWS = 65536
 
 @dataclass(frozen=True)
 class StatePlace:
-    """Where the state of an operator is, and the token of the run that may write it."""
+    """Where the state of an operator is, and the right of the run that may write it."""
 
     url: str
-    token: int
+    claim: Claim
 
 
 @dataclass
@@ -50,6 +52,8 @@ class Building:
     place: StatePlace | None = None
     shape: Shape | None = None
     calls_function: bool = False
+    settings: object = None
+    """How its state changes: what tells two operators with the same plan apart."""
 
 
 _building: ContextVar[Building | None] = ContextVar("building", default=None)
@@ -131,6 +135,7 @@ class Keyed:
         )
         schema = arrow_schema(rows.schema)
         change = Aggregate(self._keys, aggregations)
+        self._operator.settings = (self._keys, aggregations, self._expiry)
         return self._built(rows, change, change.state(schema), change.output(schema))
 
     def apply(
@@ -163,6 +168,7 @@ class Keyed:
         key_types = self._key_types(arrow_schema(self._stream.schema))
         change = Custom(function, key_types, values, given, pandas=pandas)
         self._operator.calls_function = True
+        self._operator.settings = (self._keys, function, pandas, self._expiry)
         return self._built(self._stream, change, values, given)
 
     def _key_types(self, rows: pa.Schema) -> pa.Schema:
@@ -177,6 +183,7 @@ class Keyed:
         self._operator.shape = shape
         partitions = int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))
         apart = rows.repartitionById(partitions, F.col(quoted(BUCKET)))
+        tell_workers(rows.sparkSession)
         work = partial(_work, self._operator.place, shape, change, schema, output)
         # Plain names, because `mapInArrow` looks columns up by name and stumbles over dots and ticks.
         plain = apart.toDF(*(f"c{i}" for i in range(len(schema))))
@@ -198,7 +205,7 @@ def _work(
         raise PipelineError("this operator was built to be looked at, not to run")
     context: Any = TaskContext.get()
     batch = int(context.getLocalProperty(_BATCH_ID))
-    operator = CachedOperator(place.url, place.token, shape, change)
+    operator = CachedOperator(place.url, place.claim, shape, change)
     made = operator.process(batch, given.rename_columns(rows.names).cast(rows))
     return None if made is None else made.select(output.names).cast(output)
 
@@ -246,7 +253,7 @@ def _expiry(stream: DataFrame, after: str | None, event_time: str | None) -> Exp
     kind = stream.schema[column].dataType.typeName()
     if not kind.startswith("timestamp"):
         raise PipelineError(f"the event time {column} is of the type {kind}: it has to be a timestamp")
-    return Expiry(column, round(interval_seconds(stream.sparkSession, after, "expire_after") * 1e6))
+    return Expiry(column, round(interval_seconds(after, "expire_after") * 1e6))
 
 
 def _check_column(stream: DataFrame, name: str) -> None:

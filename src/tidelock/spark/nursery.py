@@ -58,6 +58,7 @@ class Nursery:
             [sys.executable, "-m", "tidelock.spark.nursery", str(address)],
             stdin=subprocess.PIPE,
             env={**os.environ, **hashes},
+            process_group=0,  # what is sent to the driver's group is for the driver alone
         )
         atexit.register(self.close)
 
@@ -191,6 +192,8 @@ def _live(files: list[int], request: dict[str, Any]) -> None:
         code = _run(request)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # Spark has hung up: its query was stopped
     except BaseException:
         traceback.print_exc()
     finally:

@@ -18,6 +18,15 @@ _PATIENCE = 5.0
 
 def main(address: str, arguments: list[str]) -> int:
     """Run ``python`` with these arguments; the answer is its exit code."""
+    children: list[int] = []
+    asked: list[int] = []
+
+    def hand_on(number: int, frame: object) -> None:
+        asked.append(number)
+        for child in children:
+            os.kill(child, number)
+
+    signal.signal(signal.SIGTERM, hand_on)  # before there is a child: from then on it is never lost
     try:
         nursery = _connect(address)
         folder = os.getcwd()  # noqa: PTH109  (pathlib is slow to import)
@@ -28,10 +37,13 @@ def main(address: str, arguments: list[str]) -> int:
             [len(data).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, standard.tobytes())]
         )
         nursery.sendall(data)
-        child = int.from_bytes(_exactly(nursery, 4), "big")
+        children.append(int.from_bytes(_exactly(nursery, 4), "big"))
     except (OSError, EOFError):
+        if asked:
+            return 128 + signal.SIGTERM
         os.execv(sys.executable, [sys.executable, *arguments])
-    signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, signal.SIGTERM))
+    if asked:
+        os.kill(children[0], signal.SIGTERM)
     try:
         return int.from_bytes(_exactly(nursery, 4), "big")
     except (OSError, EOFError):

@@ -30,10 +30,14 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class Member:
-    """One of the logs that a query reads together: epoch *n* of the query takes its epoch *n* - ``lag``."""
+    """One of the logs that a query reads together: epoch *n* of the query takes its epoch *n* - ``lag``.
+
+    ``consumer`` is the name of the query's cursor on it, if it has another one on each of its logs.
+    """
 
     log: str
     lag: int = 0
+    consumer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,12 @@ class ReadOptions:
 
 def encode_members(members: Iterable[Member]) -> str:
     """The value of the option ``together``."""
-    return json.dumps([[member.log, member.lag] for member in members])
+    return json.dumps([[member.log, member.lag, member.consumer] for member in members])
 
 
 def parse_members(text: str) -> tuple[Member, ...]:
     """What `encode_members` wrote, with absolute URLs."""
-    return tuple(Member(open_store(log).url, lag) for log, lag in json.loads(text))
+    return tuple(Member(open_store(log).url, *more) for log, *more in json.loads(text))
 
 
 def _spelled(options: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelock.spark.batches import Gate, Work
+from tidelock.spark.checkpoint import Checkpoint
+from tidelock.spark.formats import check_settings
+from tidelock.spark.plans import has_watermark
 
 _FOR_QUERIES = {
     # Every batch is an epoch: none without new input.
@@ -21,6 +24,11 @@ _FOR_QUERIES = {
     "spark.sql.streaming.pollingDelay": "30",
     # Code that cannot be interrupted must not keep whoever stops the query waiting for ever.
     "spark.sql.streaming.stopTimeout": "60s",
+}
+_FOR_EVENT_TIME = {
+    # Adaptive execution drops parts of a plan that have no rows in a batch, and the watermark nodes below them:
+    # event times seen there do not count. Spark has it off for queries with state, and a cut must not turn it on.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 _KEEP_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 _starting = threading.Lock()
@@ -42,7 +50,13 @@ def start_query(
     """Start a query that hands every batch to ``sink``, with the settings that epochs need.
 
     ``keep_batches``: how many batches its checkpoint remembers, if it is not Spark's usual number.
+
+    Raises:
+        PipelineError: the session, or an earlier run on this checkpoint, writes a format that is not known.
+        LogCorrupt: a file of the checkpoint is torn.
     """
+    check_settings(stream.sparkSession)
+    Checkpoint(stream.sparkSession, checkpoint).check_newest()
     writer = stream.writeStream.outputMode(mode).foreachBatch(sink)
     writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:
@@ -50,7 +64,8 @@ def start_query(
     if trigger is not None:
         writer = writer.trigger(**trigger)
     remembering = {} if keep_batches is None else {_KEEP_BATCHES: str(keep_batches)}
-    with _lent_settings(stream.sparkSession, {**_FOR_QUERIES, **remembering}):
+    timing = _FOR_EVENT_TIME if has_watermark(stream) else {}
+    with _lent_settings(stream.sparkSession, {**_FOR_QUERIES, **remembering, **timing}):
         return writer.start()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelock.credentials import taken
 from tidelock.errors import PipelineError
 from tidelock.log import EpochLog
 from tidelock.spark.options import Member, ReadOptions, encode_members
@@ -49,6 +50,7 @@ def read_log(
         LogNotFound: there is no log at that URL yet.
         SchemaMismatch: one of the ``columns`` is not in the log.
     """
+    log = taken(log)
     options = _options(spark, [Member(log)], consumer, starting_epoch, epochs_per_batch, epoch_column)
     return _stream(spark, log, options, columns)
 
@@ -75,9 +77,10 @@ def read_logs(
         raise PipelineError("a log stands twice in read_logs: read it once and use the stream twice")
     if len(logs) > 1 and consumer is None:
         raise PipelineError("logs that are read together need a name: pass consumer=...")
-    members = [Member(log) for log in logs]
+    places = [taken(log) for log in logs]
+    members = [Member(place) for place in places]
     options = _options(spark, members, consumer, starting_epoch, epochs_per_batch, epoch_column)
-    return [_stream(spark, log, options, None) for log in logs]
+    return [_stream(spark, place, options, None) for place in places]
 
 
 def read_members(
@@ -115,7 +118,7 @@ def follow_logs(
     How batches go through them is said by the file ``instruction``, at any time; ``group`` names the query, and
     ``mixed`` says that it has other sources too.
     """
-    members = [Member(log) for log in logs]
+    members = [Member(log, consumer=consumer) for log, consumer in logs.items()]
     return [
         _stream(
             spark,

@@ -5,27 +5,32 @@ Spark would find it by itself, but only after starting a Python process that loo
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
+from tidelock.credentials import exported
 from tidelock.spark.nursery import quick_python
 from tidelock.spark.source import TidelockSource
+from tidelock.spark.worker_environment import changing, tell_workers
 
-_known: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
-_registering = threading.Lock()
+_known: weakref.WeakKeyDictionary[SparkSession, dict[str, str | None]] = weakref.WeakKeyDictionary()
+"""The sources that a session knows, each with the credentials that it was registered with."""
 
 
 def register_source(spark: SparkSession, source: type[DataSource] = TidelockSource) -> None:
-    """Make a data source, `format("tidelock")` if nothing is said, known to the session, once. Thread-safe."""
-    with _registering:
-        known = _known.setdefault(spark, set())
-        if source.name() not in known:
+    """Make a data source, `format("tidelock")` if nothing is said, known to the session. Thread-safe.
+
+    That is done once, and again when this process has been given other credentials since.
+    """
+    with changing:
+        known, credentials = _known.setdefault(spark, {}), exported()
+        if source.name() not in known or known[source.name()] != credentials:
+            tell_workers(spark)
             _register(spark, source)
-            known.add(source.name())
+            known[source.name()] = credentials
 
 
 def _register(spark: SparkSession, source: type[DataSource]) -> None:

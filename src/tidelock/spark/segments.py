@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from tidelock.log import EpochLog, Retention, open_store
 from tidelock.log.log import lost
@@ -34,9 +33,11 @@ from tidelock.spark.reading import follow_logs, read_members
 from tidelock.spark.replay import read_replay
 from tidelock.spark.sink import LogSink, make_log
 from tidelock.spark.sinks import Deliver, DeliverySink
+from tidelock.spark.ticks import ticks
 from tidelock.spark.watermark import unmoved
 from tidelock.topology import Cutting, Segment
 
+_WHAT_IS_THERE = {"availableNow": True}
 _PATIENCE = 5
 """How often a query is started whose Python processes come too late, before that counts as its failure."""
 
@@ -85,16 +86,46 @@ class OpenState(Protocol):
 class Caches(Protocol):
     """What keeps state in caches."""
 
-    def open(self, segment: str) -> OpenState | None:
-        """Make the cached state of a segment ready for a new run; None if it has none."""
+    def open(self, segment: str, check: Callable[[], None]) -> OpenState | None:
+        """Make the cached state of a segment ready for a new run; None if it has none.
 
-    def close(self) -> None:
-        """Nothing more is going to be opened."""
+        ``check`` is called before whatever changes something, and raises if the run is not wanted any more.
+        """
+
+    def close(self, patience: float) -> bool:
+        """Nothing more is going to be opened; whether what was under way ended within ``patience`` seconds."""
+
+
+class Starting(Protocol):
+    """Who waits for a query to be up, and may lose patience."""
+
+    def turn(self, turns: threading.Semaphore) -> AbstractContextManager[object]:
+        """Have a turn inside; raises if the query is not wanted any more."""
+
+    def check(self) -> None:
+        """Raise if the query is not wanted any more."""
+
+    def begun(self, query: StreamingQuery) -> None:
+        """The query is there, and its sources are being brought up; raises if it is not wanted any more."""
+
+
+class PatientStart:
+    """Waits for a query however long it takes."""
+
+    def turn(self, turns: threading.Semaphore) -> AbstractContextManager[object]:
+        """Have a turn inside."""
+        return turns
+
+    def check(self) -> None:
+        """It is wanted."""
+
+    def begun(self, query: StreamingQuery) -> None:
+        """Nothing to do."""
 
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of a pipeline, ready to be started on a session."""
+    """The segments of a pipeline, ready to be started on a session. Immutable; every thread may start some."""
 
     spark: SparkSession
     cutting: Cutting
@@ -145,27 +176,45 @@ class Segments:
             identity=identity,
         )
 
-    def start(self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None = None) -> StreamingQuery:
+    def start(
+        self,
+        segment: Segment,
+        gate: Gate,
+        trigger: dict[str, Any] | None = None,
+        starting: Starting | None = None,
+        *,
+        draining: bool = False,
+    ) -> StreamingQuery:
         """Start the query of ``segment``; its logs have to be there. Thread-safe.
+
+        Each step may hang, and whoever waits for it may lose patience meanwhile: ``starting`` is asked before
+        every one that changes something.
 
         Args:
             segment: one of the cutting's.
             gate: what its batches have to pass.
             trigger: Spark's trigger, if it is not to run for ever.
+            starting: who waits for it; whatever that raises ends the start.
+            draining: its sources, if it has any, give what is there now and no more. Then its query ends, unless
+                it makes epochs without data too: it makes these for as long as the gate lets it.
 
         Raises:
             PipelineError: one of its functions cannot be built.
             LogCorrupt: one of its logs is gone.
         """
+        starting = starting or PatientStart()
         self._check_logs(segment)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", segment.name)
-        state = self.caches.open(segment.name)
+        _make_active(self.spark)
+        state = self.caches.open(segment.name, starting.check)
+        starting.check()
         Checkpoint(self.spark, self.places.checkpoint(segment.name)).clear_beginning()
         gate = gate if state is None else state.gate(gate)
         place = None if state is None else state.place
         for _ in range(_PATIENCE):
-            with self.turns:
-                query = self._start(segment, gate, trigger, place)
+            with starting.turn(self.turns):
+                query = self._start(segment, gate, trigger, place, starting, draining and segment.is_head)
+                starting.begun(query)
                 wait_until_ready(query)
             if not came_too_late(query):
                 break
@@ -174,21 +223,30 @@ class Segments:
     def _check_logs(self, segment: Segment) -> None:
         """See that the logs of a segment are there: they have been made, so one that is not was lost."""
         nodes = [i.log for i in segment.inputs] + ([segment.writes] if segment.writes else [])
-        for url in map(self.places.log, nodes):
-            if open_store(url).get("log") is None:
-                raise lost(url, "everything")
+        for store in map(open_store, map(self.places.log, nodes)):
+            if store.get("log") is None:
+                raise lost(store.shown, "everything")
 
     def _start(
-        self, segment: Segment, gate: Gate, trigger: dict[str, Any] | None, state: StatePlace | None
+        self,
+        segment: Segment,
+        gate: Gate,
+        trigger: dict[str, Any] | None,
+        state: StatePlace | None,
+        starting: Starting,
+        draining: bool,
     ) -> StreamingQuery:
+        usual = _WHAT_IS_THERE if draining else {"processingTime": self._interval(segment)}
+        stream = self.stream(segment, state, draining=draining)
+        starting.check()  # the user's code may have hung, and whoever makes the sink becomes the log's only writer
         return start_query(
-            self.stream(segment, state),
+            stream,
             self._sink(segment, gate),
             checkpoint=self.places.checkpoint(segment.name),
             mode=segment.mode,
             keep_batches=None if state is None else self.kept_batches,
             name=f"{self.cutting.topology.name}.{segment.name}",
-            trigger=trigger or {"processingTime": self._interval(segment)},
+            trigger=trigger or usual,
         )
 
     def _interval(self, segment: Segment) -> str:
@@ -205,13 +263,13 @@ class Segments:
 
     # -- the DataFrames
 
-    def stream(self, segment: Segment, state: StatePlace | None = None) -> DataFrame:
+    def stream(self, segment: Segment, state: StatePlace | None = None, *, draining: bool = False) -> DataFrame:
         """What the query of ``segment`` computes; ``state`` is where its cached state is, if it has any."""
-        streams = {**self._inputs(segment), **self._follow(segment)}
+        streams = {**self._inputs(segment), **self._follow(segment, draining)}
         for name in segment.operators:
             if name != segment.sink and name not in self.followed:
                 with building(state):
-                    streams[name] = self._apply(segment, name, streams)
+                    streams[name] = self._apply(segment, name, streams, draining)
         return streams[segment.operators[-1] if segment.sink is None else self._fed_by(segment.sink)]
 
     def _inputs(self, segment: Segment) -> dict[str, DataFrame]:
@@ -228,7 +286,7 @@ class Segments:
         )
         return {i.log: stream for i, stream in zip(segment.inputs, read, strict=True)}
 
-    def _follow(self, segment: Segment) -> dict[str, DataFrame]:
+    def _follow(self, segment: Segment, draining: bool) -> dict[str, DataFrame]:
         names = [name for name in segment.sources if name in self.followed]
         if not names:
             return {}
@@ -237,26 +295,28 @@ class Segments:
             {self.followed[name].log: self.followed[name].consumer for name in names},
             group=f"{self.cutting.topology.name}.{segment.name}",
             instruction=self.places.instruction,
-            mixed=len(names) < len(segment.sources) or self._needs_ticks,
+            mixed=len(names) < len(segment.sources) or self.needs_ticks,
         )
-        return {name: self._completed(segment, name, one) for name, one in zip(names, streams, strict=True)}
+        named = zip(names, streams, strict=True)
+        return {name: self._completed(segment, name, one, draining) for name, one in named}
 
-    def _apply(self, segment: Segment, name: str, streams: Mapping[str, DataFrame]) -> DataFrame:
+    def _apply(self, segment: Segment, name: str, streams: Mapping[str, DataFrame], draining: bool) -> DataFrame:
         node = self.cutting.topology.node(name)
         inputs = {given: streams[given] for given in node.inputs}
-        return self._completed(segment, name, build(self.spark, node, self.functions[name], inputs))
+        return self._completed(segment, name, build(self.spark, node, self.functions[name], inputs), draining)
 
-    def _completed(self, segment: Segment, name: str, stream: DataFrame) -> DataFrame:
+    def _completed(self, segment: Segment, name: str, stream: DataFrame, draining: bool) -> DataFrame:
         """What a source or operator gives, with what a plan adds to it."""
-        if name in segment.sources and self._needs_ticks:
-            stream = stream.union(_ticks(self.spark, stream.schema))
+        if name in segment.sources and self.needs_ticks:
+            stream = stream.union(ticks(self.spark, stream.schema, endless=draining))
         return unmoved(stream) if self.described[name].traits.watermark else stream
 
     def _fed_by(self, sink: str) -> str:
         return self.cutting.topology.node(sink).inputs[0]
 
     @property
-    def _needs_ticks(self) -> bool:
+    def needs_ticks(self) -> bool:
+        """Whether heads make epochs also when there is no new data."""
         heads = [segment for segment in self.cutting.segments if segment.is_head]
         return len(heads) > 1 or bool(self.cutting.topology.back_edges)
 
@@ -272,8 +332,7 @@ def snapshot_cursor(segment: str) -> str:
     return f"{segment}.snapshot"
 
 
-def _ticks(spark: SparkSession, schema: StructType) -> DataFrame:
-    """A stream of this schema that has news at every trigger, and never a row."""
-    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    columns: list[Any] = [F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
-    return ticks.where(F.lit(False)).select(columns)
+def _make_active(spark: SparkSession) -> None:
+    """Let this thread's DataFrames remember which lines made them: PySpark asks the active session of a thread."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)

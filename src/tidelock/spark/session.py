@@ -11,6 +11,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidelock.spark import worker_daemon
+from tidelock.spark.failures import silence_echoes
+from tidelock.spark.java import GATEWAY, start_java
+from tidelock.spark.log_filters import leave_out
 from tidelock.spark.nursery import quick_python
 
 SETTINGS: Mapping[str, str] = {
@@ -33,9 +36,11 @@ _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.
 """A driver whose executors are all on this machine has no business on its network."""
 
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+_SPARKS_OWN = 200
+_BEARABLE = 4
+"""So many partitions for each core are no reason to speak."""
 _DAEMON = "spark.python.daemon.module"
-_GATEWAY = "PYSPARK_GATEWAY_PORT"
-"""Is set where spark-submit has started Python, and not the other way round."""
 _WITHOUT_RETRIES = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
@@ -54,29 +59,68 @@ def session(
 ) -> SparkSession:
     """A Spark session with Tidelock's settings; the one that is running, if there is one.
 
+    If nobody says how many shuffle partitions there are, neither here nor in Spark's own settings, there is one
+    for each core.
+
     Args:
         name: the application's name.
         master: where it runs; all local cores if nothing is said here or by spark-submit. Tasks are retried in
             local mode too, unless the master says how often, as `local[2,1]` does.
         settings: further settings, which win.
     """
+    silence_echoes()
     # Spark would start its workers with whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = with_retries(master or _submitted().get("spark.master") or "local[*]")
     if master.startswith("local"):
         quick_python()  # it gets ready while Spark starts
-    given: dict[str, bool | float | int | str | None] = {
+    given = {
         **SETTINGS,
         **(_LOOPBACK if master.startswith("local") else {}),
         **_daemon(master, settings or {}),
         **(settings or {}),
     }
-    return SparkSession.builder.appName(name).master(master).config(map=given).getOrCreate()
+    runs = SparkContext._active_spark_context is not None
+    start_java({**given, "spark.app.name": name, "spark.master": master})
+    made = SparkSession.builder.appName(name).master(master).config(map=dict(given)).getOrCreate()
+    leave_out(made)
+    if not runs and not made.sparkContext.getConf().contains(PARTITIONS):
+        made.conf.set(PARTITIONS, fitting_partitions(made.sparkContext.defaultParallelism))
+    return made
+
+
+def fitting_partitions(cores: int) -> int:
+    """How many shuffle partitions a session gets for which nobody has said it.
+
+    Every batch runs a task for each of them, for every operator with state, and a query with state keeps the
+    number of its first batch. So one per core: Spark's 200 make a small machine run tasks that have nothing to do.
+
+    >>> [fitting_partitions(cores) for cores in (1, 2, 16, 1000)]
+    [2, 2, 16, 200]
+    """
+    return max(2, min(cores, _SPARKS_OWN))
+
+
+def partitions_warning(partitions: int, cores: int, *, kept: bool) -> str | None:
+    """What to tell about so many shuffle partitions on so many cores; None if they are no bad choice.
+
+    ``kept``: the home has queries with state already, which keep their number.
+
+    >>> partitions_warning(2, 2, kept=False) is partitions_warning(200, 64, kept=False) is None
+    True
+    """
+    if partitions <= _BEARABLE * cores:
+        return None
+    what = f"{partitions} shuffle partitions on {cores} cores: each batch runs {partitions} tasks for each state"
+    if kept:
+        return f"{what}. This home keeps them, as its first batch had them; a new home takes {PARTITIONS} anew"
+    better = fitting_partitions(cores)
+    return f"{what}. Set {PARTITIONS} to about {better} before the first run: a home keeps the number"
 
 
 def _submitted() -> SparkConf:
     """The settings that spark-submit was given, if it has started this process."""
-    if _GATEWAY in os.environ:
+    if GATEWAY in os.environ:
         SparkContext._ensure_initialized()  # without it SparkConf knows nothing of the JVM that is there
     return SparkConf()
 
@@ -88,12 +132,12 @@ def _daemon(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     no task running.
     """
     # A JVM that this process has started also tells what an earlier session was given: that is nobody's wish.
-    submitted = dict(_submitted().getAll()) if _GATEWAY in os.environ else {}
+    submitted = dict(_submitted().getAll()) if GATEWAY in os.environ else {}
     if not master.startswith("local") or _DAEMON in submitted:
         return {}
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # The JVM hands its own environment on, which is that of this process only if this process starts it.
-    handed_on = not master.startswith("local-cluster") and _GATEWAY not in os.environ
+    handed_on = not master.startswith("local-cluster") and GATEWAY not in os.environ
     ours = os.environ.get("PYTHONPATH", "") if handed_on else ""
     paths = settings.get("spark.executorEnv.PYTHONPATH", ours)
     chosen = settings.get("spark.pyspark.python") or submitted.get("spark.pyspark.python")

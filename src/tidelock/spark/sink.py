@@ -26,7 +26,7 @@ from tidelock.log.parts import PART_BYTES, write_batches
 from tidelock.log.store import open_store
 from tidelock.spark.batches import Batches, Gate, OpenGate, Work
 from tidelock.spark.failures import told_shortly
-from tidelock.spark.plans import has_watermark
+from tidelock.spark.plans import gives_watermark
 from tidelock.spark.queries import compute, passing, start_query
 from tidelock.spark.schema import (
     arrow_schema,
@@ -37,6 +37,7 @@ from tidelock.spark.schema import (
     readable,
 )
 from tidelock.spark.watermark import after_batch
+from tidelock.spark.worker_environment import tell_workers
 
 
 def write_log(
@@ -70,7 +71,7 @@ def write_log(
     """
     if not stream.isStreaming:
         raise PipelineError("write_log takes a streaming DataFrame, and this one is a batch")
-    created = make_log(log, stream.schema, event_time=has_watermark(stream), retention=retention)
+    created = make_log(log, stream.schema, event_time=gives_watermark(stream), retention=retention)
     sink = LogSink(stream.sparkSession, created, checkpoint)
     return start_query(stream, sink, checkpoint=checkpoint, mode=mode, name=name, trigger=trigger)
 
@@ -88,12 +89,26 @@ def make_log(
 
     Raises:
         SchemaMismatch: the columns cannot be stored, or are not those of the log.
+        PipelineError: the log is for rows with event time, and these have none, or the other way round.
     """
     log = EpochLog.create(
         url, describe(schema), name=name, retention=retention, event_time=event_time, identity=identity
     )
     check_fits(schema, log.header.schema, log.shown)
+    if log.header.event_time != event_time:
+        raise PipelineError(f"{log.shown}: {_NO_WATERMARK if log.header.event_time else _A_WATERMARK}")
     return log
+
+
+_NO_WATERMARK = (
+    "this log is for rows with event time, and no watermark leaves the query that writes it: use the inputs that "
+    "have one, declare it with withWatermark (after a function with state, which lets none through), or write to "
+    "a new log, in a pipeline with a new home"
+)
+_A_WATERMARK = (
+    "this log is for rows without event time, and the query that writes it now declares a watermark, which would "
+    "not reach its readers: write to a new log, in a pipeline with a new home"
+)
 
 
 class LogSink:
@@ -101,6 +116,7 @@ class LogSink:
 
     def __init__(self, spark: SparkSession, log: EpochLog, checkpoint: str, gate: Gate | None = None) -> None:
         self._spark = spark
+        tell_workers(spark)
         self._log = log
         self._batches = Batches(spark, checkpoint, log.shown)
         self._gate = gate or OpenGate()
@@ -153,7 +169,7 @@ class LogSink:
             return None
         before = self._batches.checkpoint.offsets(work.batch).watermark_ms
         columns = event_time_columns(self._log.header.schema)
-        return Watermark(before, after_batch(self._spark, work.query), columns)
+        return Watermark(before, after_batch(self._spark, work.query, self._log.shown), columns)
 
 
 def _part_writer(

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import LogCorrupt
+from tidelock.errors import BatchFailed, LogCorrupt
 from tidelock.log.sealed import seal, unseal
 from tidelock.spark.batches import Batches, Gate, Work
 from tidelock.spark.failures import told_shortly
@@ -89,6 +89,8 @@ class FunctionSink:
         try:
             epoch = {"epoch": work.covers.last} if self._takes_epoch else {}
             self._function(**{self._rows: held}, **epoch)
+        except SystemExit as leaving:  # it would end the thread that Spark waits for, and nothing else
+            raise BatchFailed(f"the sink's function called exit({leaving.code!r})") from leaving
         finally:
             held.unpersist()
 
@@ -131,9 +133,14 @@ class ConsoleSink:
 class FileSink:
     """Writes Parquet, one directory per batch: ``epoch=<last epoch>``, with a manifest in it.
 
-    A directory is written aside and renamed, so it is there as a whole or not at all. Spark reads the directory
-    above them as one table with a column ``epoch``. What an earlier run wrote for the same work stays; what other
-    work left under the same epoch (after a restore from a backup) is replaced.
+    A directory is written aside, synced and renamed, so it is there as a whole or not at all. Where renaming means
+    copying (object stores), a kill in the middle leaves a part of it; so the manifest lists the files with their
+    sizes, and a directory is believed only if it has exactly these. Spark reads the directory above them as one
+    table with a column ``epoch``. What an earlier run wrote for the same work stays; what other work left under
+    the same epoch (after a restore from a backup), or what is torn, is replaced.
+
+    Crash points: before the rename there is nothing of the epoch, or what was there before; between removing that
+    and the rename there is nothing; in each case the batch is delivered again, as Spark has not committed it.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -141,16 +148,19 @@ class FileSink:
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
         """Write the rows, unless that has been done."""
+        self._folder.make()
         target = f"epoch={work.covers.last}"
-        done = self._done(target)
-        if done == identity(work):
+        if self._is_done(target, work):
+            self._folder.sync_names()  # which who wrote it may not have lived to do
             compute(rows)
             return
         aside = f".aside/{work.covers.last}-{uuid.uuid4().hex}"
         rows.write.parquet(f"{self._folder.location}/{aside}")
-        self._folder.write(f"{aside}/{_MANIFEST}", self._manifest(aside, work))
+        self._folder.write(f"{aside}/{_MANIFEST}", seal({"work": identity(work), "files": self._tables(aside)}))
+        self._folder.sync_tree(aside)
         self._folder.remove(target)
         self._folder.rename(aside, target)
+        self._folder.sync_names()
         self._folder.remove(".aside")
 
     def take_back(self, after: Epoch) -> None:
@@ -159,19 +169,23 @@ class FileSink:
             found = _EPOCH.fullmatch(name)
             if found and int(found[1]) > after:
                 self._folder.remove(name)
+        if self._folder.exists(""):
+            self._folder.sync_names()
 
-    def _done(self, target: str) -> dict[str, Any] | None:
+    def _is_done(self, target: str, work: Work) -> bool:
+        """Whether a directory has what this very work wrote, all of it and nothing else."""
         name = f"{target}/{_MANIFEST}"
         if not self._folder.exists(name):
-            return None
+            return False
         try:
-            return unseal(self._folder.text(name).encode(), name, lambda fields: dict(fields["work"]))
+            recorded = unseal(self._folder.text(name).encode(), name, dict)
         except LogCorrupt:
-            return None  # it is written again
+            return False
+        return recorded.get("work") == identity(work) and recorded.get("files") == self._tables(target)
 
-    def _manifest(self, aside: str, work: Work) -> bytes:
-        files = {name: size for name, size in self._folder.files(aside).items() if name.endswith(".parquet")}
-        return seal({"work": identity(work), "files": files})
+    def _tables(self, folder: str) -> dict[str, int]:
+        """The files with rows in a directory, with their sizes."""
+        return {name: size for name, size in self._folder.files(folder).items() if name.endswith(".parquet")}
 
 
 _MANIFEST = "_manifest.json"

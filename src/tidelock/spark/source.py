@@ -7,7 +7,8 @@ to read yet, and has the start with it, so that it reads the same when it is run
 in any case.)
 
 Cursors. Spark asks for the end of the next batch only after the previous one is in its commit log. The position
-that it gives with that question is therefore durable, and the cursor moves there, and nowhere else.
+that it gives with that question is therefore durable, and the cursor moves there, and nowhere else. A new query
+first sets the cursors on all of its logs and then looks where they begin: what it decides to read is kept.
 
 Processes. `LogStream` lives in a Python process of the driver for as long as the query runs; `_read` runs in
 Python workers of the executors. Both open the log by its URL; only options travel.
@@ -249,9 +250,8 @@ class LogPositions(LogReading, ABC):
         return self._log.check_stands(position, offset.get("recalls", 0))
 
     def _keep_cursor(self, epoch: Epoch) -> None:
-        consumer = self._options.consumer
-        if consumer is not None and self._log.cursor(consumer) != epoch:
-            self._log.move_cursor(consumer, epoch)
+        if self._options.consumer is not None:
+            self._log.move_cursor(self._options.consumer, epoch)
 
 
 class LogStream(LogPositions, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -321,7 +321,7 @@ class LogStream(LogPositions, DataSourceStreamReader, SupportsTriggerAvailableNo
     def _wanted(self, manifest: Manifest) -> Manifest:
         """The manifest as this consumer is to see it: without rows if they were set aside for it."""
         consumer = self._options.consumer
-        aside = consumer is not None and self._log.is_set_aside(consumer, manifest.covers)
+        aside = consumer is not None and self._log.is_set_aside(consumer, manifest)
         return replace(manifest, parts=()) if aside else manifest
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +21,27 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from tidelock import errors
 from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, LogCorrupt, PipelineError, PlanError
+from tidelock.spark.tracebacks import Frame, Raised, tracebacks
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _CALLED_FROM = re.compile(r"was called from\s+(?P<file>\S+):(?P<line>\d+)")
-_RAISED = re.compile(r"^(?:[\w.]+\.)?(?P<name>[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Fenced)\b.*)$")
+_SQL = re.compile(r"^== SQL .*==\n(?P<sql>.+)$", re.MULTILINE)
+_OF_DATA = re.compile(r"SQLSTATE: (?:22|P0)\w+|^== (?:DataFrame|SQL)\b", re.MULTILINE)
+"""Spark found something in the rows that an expression does not take."""
 _BATCH_FAILED = re.compile(r"^tidelock\.errors\.BatchFailed: (?P<told>.+)$", re.MULTILINE)
 _LAST_TASK = re.compile(r"most recent failure: .*?\(TID \d+\) \([^)]*\): (?P<cause>.+)")
 _OWN = re.compile(r"^tidelock\.errors\.(?P<told>(?P<name>\w+).*)$", re.MULTILINE)
 _NEVER_BETTER = (PipelineError, PlanError, Fenced, LogCorrupt, AnalysisException)
+_NO_ROOM = re.compile(
+    r"\b(?:OSError|IOException|FileSystemException|FSError|RocksDBException): .*"
+    r"(?:No space left on device|Disk quota exceeded)"
+)
+"""What a full disk is called by Python, by Java, and by the stores of Spark's state: whoever writes meets it."""
 _FROM_WORKER = "from the Python worker"
-_LONGEST = 400
+_WRAPPERS = ("BatchFailed", "Py4JJavaError", "PythonException", "SparkException", "StreamingQueryException")
+_CAPTURED = ("py4j.", "pyspark.errors.exceptions.captured.")
+"""What only carries the words of something else: of a worker, or of the JVM."""
+_LONGEST = 500
 
 
 @dataclass(frozen=True)
@@ -44,10 +55,14 @@ class Story:
     final: bool
     """Trying again cannot help."""
     outage: bool = False
-    """A store or a server is away: nothing is wrong with the epoch."""
+    """A store or a server is away, or a disk is full: nothing is wrong with the epoch."""
+    among: tuple[str, ...] = ()
+    """The operators of which one failed, where that cannot be told more exactly."""
 
     def __str__(self) -> str:
-        return f"in operator {self.operator}: {self.raised}" if self.operator else self.raised
+        if self.operator:
+            return f"in operator {self.operator}: {self.raised}"
+        return f"in one of {', '.join(self.among)}: {self.raised}" if self.among else self.raised
 
 
 class Storyteller:
@@ -65,11 +80,13 @@ class Storyteller:
         own = _own_errors(text)
         told = {type(failure), *own}
         final = any(issubclass(error, _NEVER_BETTER) for error in told)
-        outage = not final and any(issubclass(error, BackendUnavailable) for error in told)
+        away = any(issubclass(error, BackendUnavailable) for error in told)
+        outage = not final and (away or _NO_ROOM.search(text) is not None)
         operator = self._operator(text)
-        if operator is None and len(operators) == 1 and _FROM_WORKER in text and not own:
-            operator = operators[0]
-        return Story(operator, _raised(failure, text, own)[:_LONGEST], final, outage)
+        among: tuple[str, ...] = ()
+        if operator is None and not own and (_FROM_WORKER in text or _OF_DATA.search(text)):
+            operator, among = (operators[0], ()) if len(operators) == 1 else (None, tuple(operators))
+        return Story(operator, _raised(failure, text, own), final, outage, among)
 
     def _operator(self, text: str) -> str | None:
         frames = [*_FRAME.finditer(text), *_CALLED_FROM.finditer(text)]
@@ -107,33 +124,62 @@ def _own_errors(text: str) -> dict[type[BaseException], str]:
 
 
 def _raised(failure: BaseException, text: str, own: Mapping[type[BaseException], str]) -> str:
+    """What was raised, cut off where it gets too long, and behind it the place, which never is."""
     if own and not isinstance(failure, tuple(own)):
-        return list(own.values())[-1]  # the last of a chain is what it was translated to
+        return list(own.values())[-1][:_LONGEST]  # the last of a chain is what it was translated to
+    told = list(tracebacks(text))
+    python = next((found for found in reversed(told) if not _carries(found)), None)
+    place: Frame | str | None
+    if python is not None:
+        what, place = str(python), python.frame
+    else:
+        what, place = _java_error(failure, text), _where(text, told)
+    return f"{what[:_LONGEST]} ({place})" if place else what[:_LONGEST]
+
+
+def _carries(found: Raised) -> bool:
+    return found.type.endswith(_WRAPPERS) or found.type.startswith(_CAPTURED)
+
+
+def _java_error(failure: BaseException, text: str) -> str:
+    batch = _batch_error(text) if isinstance(failure, PySparkException) else None
+    return batch or spark_error(failure)
+
+
+def spark_error(failure: BaseException) -> str:
+    """What Spark or Java says in an error, in one line, with its type where the words do not say what it is."""
     if isinstance(failure, Py4JJavaError):
-        return _python_error(text.splitlines()) or _first_line(_deepest_message(failure.java_exception))
-    if isinstance(failure, PySparkException):
-        return _python_error(text.splitlines()) or _batch_error(text) or _first_line(str(failure))
-    return f"{type(failure).__name__}: {_first_line(str(failure))}"
+        return _deepest_message(failure.java_exception)
+    return _typed(type(failure).__name__, _first_line(str(failure)))
 
 
 def _deepest_message(exception: Any) -> str:
-    """What the innermost cause says that says anything."""
-    said = ""
+    """The innermost cause that says anything, with its type; the type alone if none does."""
+    said = _type_of(exception)
     while exception is not None:
-        said = str(exception.getMessage() or said)
+        message = exception.getMessage()
+        said = _typed(_type_of(exception), _first_line(str(message))) if message else said
         exception = exception.getCause()
     return said
 
 
-def _python_error(lines: Iterable[str]) -> str | None:
-    """The line that ends the traceback of a Python worker inside Spark's own text."""
-    inside = False
-    for line in lines:
-        if line.startswith("Traceback (most recent call last)"):
-            inside = True
-        elif inside and (found := _RAISED.match(line)) and "py4j" not in line and "pyspark" not in line:
-            return found["name"]
-    return None
+def _type_of(exception: Any) -> str:
+    return str(exception.getClass().getName()).rpartition(".")[2]
+
+
+def _typed(kind: str, message: str) -> str:
+    """A message of Spark's own begins with its error class, as in ``[DIVIDE_BY_ZERO]``, which says more."""
+    return message if message.startswith("[") else f"{kind}: {message}"
+
+
+def _where(text: str, told: Sequence[Raised]) -> Frame | str | None:
+    """The expression that failed, or its line, if Spark knows that; else the line that called Spark."""
+    fragment = _SQL.search(text)
+    if fragment is not None:
+        return f'in "{fragment["sql"].strip()[:_LONGEST]}"'
+    called = [Frame(found["file"], int(found["line"])) for found in _CALLED_FROM.finditer(text)]
+    asked = [found.frame for found in reversed(told) if found.frame is not None]
+    return next((frame for frame in called if frame.is_users), next(iter(asked), None))
 
 
 def _batch_error(text: str) -> str | None:
@@ -146,4 +192,4 @@ def _batch_error(text: str) -> str | None:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return next((line.strip().rstrip(";") for line in text.splitlines() if line.strip()), "no reason was given")

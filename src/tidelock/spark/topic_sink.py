@@ -16,6 +16,13 @@ from tidelock.spark.queries import compute
 from tidelock.spark.schema import quoted
 from tidelock.spark.sinks import identity, kept
 
+_JSON = {
+    "ignoreNullFields": "false",
+    # Spark's own forms of a moment end with milliseconds; its columns have microseconds.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS[XXX]",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
 
 class TopicSink:
     """Writes the rows of every epoch as JSON or Avro records to a topic.
@@ -59,7 +66,7 @@ class TopicSink:
             )
         whole = F.struct(*[F.col(quoted(name)) for name in rows.columns])
         if self._avro is None:
-            value = F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
+            value = F.to_json(whole, _JSON).cast("binary")
         else:
             self._avro.check_columns(rows.columns, f"sink {self._name}")
             value = self._avro.encoded(whole)

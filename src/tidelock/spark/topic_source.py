@@ -7,7 +7,8 @@ run again has the same records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,13 +21,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelock.errors import LogCorrupt, PipelineError
+from tidelock.errors import PipelineError
 from tidelock.kafka.brokers import Brokers, MissingTopic, connect
+from tidelock.kafka.continuity import Position, Span, check_goes_on, deleted
 from tidelock.kafka.location import parse_servers
+from tidelock.kafka.ranges import position, read_range
 from tidelock.spark.schema import arrow_schema
 
 _RECORD = "key binary, value binary, partition int, offset long, timestamp timestamp"
-_AT_ONCE = 10_000
 
 
 class TopicSource(DataSource):
@@ -48,12 +50,13 @@ class TopicSource(DataSource):
 
 
 @dataclass
-class Span(InputPartition):
+class Share(InputPartition):
     """What one task reads: the records of a partition from one offset to another, which is not included."""
 
     partition: int
     first: int
     end: int
+    identity: str | None = None
 
 
 class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -65,11 +68,11 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._starting = options.get("starting", "earliest")
         self._limit = int(options.get("maxrecords", "0"))
         self._schema = arrow_schema(schema)
-        self._last: list[int] | None = None
+        self._last: Position | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """The position of a query that has read nothing."""
-        return {"topic": self._topic, "offsets": self._at(self._starting)}
+        return self._offset(self._at(self._starting))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`max_records`; without it all that is there."""
@@ -77,46 +80,40 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than what is there now."""
-        self._last = self._at("latest")
+        self._last = self._at("latest", known=True)  # which it is, unless the query is new
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends: at the end of the topic, or so many records further."""
-        ends = self._last or self._at("latest")
-        before = _padded(start["offsets"], ends)
-        ends = [max(end, first) for end, first in zip(_padded(ends, before), before, strict=True)]
+        """Where the next batch ends: at the end of the topic, or so many records further.
+
+        Raises:
+            LogCorrupt: the topic does not go on from ``start``: it was made again, or has lost records.
+        """
+        now = self._last or self._now()
+        before = check_goes_on(self._location.shown, self._topic, Position.from_fields(start), now)
+        if before.offsets == now.offsets:
+            return start
         if self._limit and not isinstance(limit, ReadAllAvailable):
-            ends = _limited(before, ends, self._limit)
-        return {"topic": self._topic, "offsets": ends}
+            now = replace(now, offsets=tuple(_limited(before.offsets, now.offsets, self._limit)))
+        return self._offset(now)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task for every partition that has something new."""
-        ends = end["offsets"]
-        firsts = _padded(start["offsets"], ends)
-        spans = [Span(number, *pair) for number, pair in enumerate(zip(firsts, ends, strict=True))]
-        return [span for span in spans if span.end > span.first]
+        ends = Position.from_fields(end)
+        pairs = zip(Position.from_fields(start).padded(len(ends.offsets)).offsets, ends.offsets, strict=True)
+        shares = [Share(number, *pair, ends.identity) for number, pair in enumerate(pairs)]
+        return [share for share in shares if share.end > share.first]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a span; runs on an executor.
+        """The records of a share; runs on an executor.
 
         Raises:
-            LogCorrupt: some of them are gone.
+            LogCorrupt: some of them are gone, or the topic was made again.
         """
-        assert isinstance(partition, Span)
-        for first in range(partition.first, partition.end, _AT_ONCE):
-            last = min(first + _AT_ONCE, partition.end) - 1
-            self._check_there(partition.partition, first)
-            found = self._brokers.read(self._topic, partition.partition, first, last)
+        assert isinstance(partition, Share)
+        wanted = Span(self._topic, partition.partition, partition.first, partition.end - 1)
+        for found in read_range(self._brokers, self._location.shown, wanted, partition.identity):
             if found:
                 yield self._batch(found)
-
-    def _check_there(self, partition: int, first: int) -> None:
-        low, _ = self._brokers.bounds(self._topic, partition)
-        if low > first:
-            raise LogCorrupt(
-                f"{self._location.shown}: the records from {first} to {low - 1} of partition {partition} of the "
-                f"topic {self._topic} are gone before they were read: its retention is too short for how far this "
-                "reader is behind"
-            )
 
     def _batch(self, found: list[Any]) -> pa.RecordBatch:
         stamps = [message.timestamp()[1] * 1000 for message in found]
@@ -130,10 +127,20 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _at(self, word: str) -> list[int]:
-        brokers = self._brokers
+    def _now(self) -> Position:
+        """Where a topic ends that was read before."""
         try:
-            return brokers.beginnings(self._topic) if word == "earliest" else brokers.ends(self._topic)
+            return self._brokers.insist(partial(position, self._brokers, self._topic, "latest"))
+        except MissingTopic as gone:
+            raise deleted(self._location.shown, self._topic) from gone
+
+    def _offset(self, at: Position) -> dict[str, Any]:
+        return {"topic": self._topic, **at.to_fields()}
+
+    def _at(self, word: str, *, known: bool = False) -> Position:
+        ask = partial(position, self._brokers, self._topic, word)
+        try:
+            return self._brokers.insist(ask) if known else ask()
         except MissingTopic as missing:
             raise PipelineError(
                 f"{self._location.shown}: there is no topic {self._topic}: make it first, or start what writes "
@@ -145,12 +152,7 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return connect(self._location)
 
 
-def _padded(offsets: list[int], longer: list[int]) -> list[int]:
-    """The offsets with those of partitions that were added meanwhile, which are read from their beginning."""
-    return offsets + [0] * (len(longer) - len(offsets))
-
-
-def _limited(before: list[int], ends: list[int], limit: int) -> list[int]:
+def _limited(before: Sequence[int], ends: Sequence[int], limit: int) -> Sequence[int]:
     """As many records as ``limit`` says, about the same share of what waits in every partition.
 
     >>> _limited([0, 0, 5], [100, 50, 5], 30), _limited([0], [10], 30)

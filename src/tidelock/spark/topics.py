@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError
-from tidelock.kafka import check_installed
+from tidelock.extras import need
 from tidelock.kafka.location import parse_servers
 from tidelock.spark.avro import AvroRecords, AvroSchema
 from tidelock.spark.registering import register_source
@@ -33,9 +33,10 @@ def kafka_records(
         spark: the session.
         servers: the brokers: `host:9092,host:9092`, or a URL with user, password and options.
         topic: the topic; it need not have records yet.
-        schema: the columns of its records, which are JSON: `id long, text string`. What a record does not have is
-            null; of a record that is no JSON, or does not fit, all of them are. Nothing said: the records as they
-            are, with columns `key`, `value`, `partition`, `offset` and `timestamp`.
+        schema: the columns of its records, which are JSON: `id long, text string`. Spark's `from_json` reads
+            them: what a record does not have, or what does not fit its column, is null; of a record that is no
+            JSON all columns are. Nothing said: the records as they are, with columns `key`, `value`,
+            `partition`, `offset` and `timestamp`.
         avro: the Avro schema of its records, if they are Avro and not JSON: its JSON as text, the same as a
             dictionary, or the path of a file with it. Of a record that does not fit all columns are null.
         starting: where a new query begins: `earliest` or `latest`.
@@ -52,12 +53,12 @@ def kafka_records(
         raise PipelineError("the records are JSON or Avro: give either schema or avro")
     if max_records is not None and max_records < 1:
         raise PipelineError(f"max_records is {max_records}: it must be at least 1")
-    parse_servers(servers)
-    check_installed()
+    brokers = parse_servers(servers).url
+    need("kafka", "a Kafka topic")
     from tidelock.spark.topic_source import TopicSource
 
     register_source(spark, TopicSource)
-    options = {"servers": servers, "topic": topic, "starting": starting, "maxRecords": str(max_records or 0)}
+    options = {"servers": brokers, "topic": topic, "starting": starting, "maxRecords": str(max_records or 0)}
     records = spark.readStream.format(TopicSource.name()).options(**options).load()
     value = F.col("value")
     if avro is not None:

@@ -19,9 +19,10 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 _READY = (
     "pyarrow.compute",
@@ -57,7 +58,7 @@ def is_found(python: str, environment: Mapping[str, str]) -> bool:
 
 def serve() -> None:
     """Get ready, and do what Spark's own daemon does."""
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     for module in _READY:
         with suppress(ImportError):  # a worker that needs it says so better
@@ -66,8 +67,24 @@ def serve() -> None:
     if numpy is not None:
         os.register_at_fork(after_in_child=numpy.random.seed)
     warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+    daemon.worker = _quiet(daemon.worker)
     gc.freeze()
-    manager()
+    daemon.manager()
+
+
+def _quiet(work: Callable[..., int]) -> Callable[..., int]:
+    """A worker that goes without a word if Spark has hung up.
+
+    That is how Spark ends a task that it needs no longer: nothing is wrong, and nobody is left to be told.
+    """
+
+    def quietly(*arguments: Any) -> int:
+        try:
+            return work(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(1)
+
+    return quietly
 
 
 if __name__ == "__main__":

@@ -70,7 +70,9 @@ class Groups:
 
     def aggregate(self, column: pa.Array, function: str) -> pa.Array:
         """One value per group, by one of Arrow's functions."""
-        found = pa.table({_CODE: pa.array(self.codes), "v": column}).group_by(_CODE).aggregate([("v", function)])
+        # In one thread, so in order: a batch that is run again adds up doubles to the very same sums.
+        rows = pa.table({_CODE: pa.array(self.codes), "v": column})
+        found = rows.group_by(_CODE, use_threads=False).aggregate([("v", function)])
         order = np.empty(self.size, np.int64)
         order[found.column(_CODE).to_numpy()] = np.arange(self.size)
         return found.column(f"v_{function}").combine_chunks().take(pa.array(order))

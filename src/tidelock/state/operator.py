@@ -24,7 +24,7 @@ from tidelock.state.aggregates import Groups
 from tidelock.state.bytes import Numbers, whole
 from tidelock.state.cells import Cells, Flags, Versions, single, written
 from tidelock.state.changes import Change
-from tidelock.state.fence import Fence
+from tidelock.state.fence import Claim, Fence
 from tidelock.state.rows import RowCodec
 from tidelock.state.store import BUCKETS, CellStore, Keys, Writes
 
@@ -90,9 +90,9 @@ def _schema(text: str) -> pa.Schema:
 class CachedOperator:
     """The work of a task. Made once in each task; ``where`` is the URL of the state."""
 
-    def __init__(self, where: str, token: int, shape: Shape, change: Change) -> None:
+    def __init__(self, where: str, claim: Claim, shape: Shape, change: Change) -> None:
         self._store = CellStore(where)
-        self._token = token
+        self._claim = claim
         self._shape = shape
         self._keys = shape.key_codec()
         self._values = shape.value_codec()
@@ -116,7 +116,7 @@ class CachedOperator:
         def compute(fence: Fence, stored: pa.BinaryArray) -> tuple[Writes | None, pa.Table]:
             return self._computed(fence, Cells(stored), rows, groups, first)
 
-        return self._store.change(self._token, batch, keys, compute)
+        return self._store.change(self._claim, batch, keys, compute)
 
     def _grouped(self, rows: pa.Table) -> tuple[Keys, Groups, Numbers]:
         """The different keys, bucket by bucket; which of them each row has; where each of them first occurs."""
@@ -157,7 +157,7 @@ class CachedOperator:
 
     def _on_time(self, rows: pa.Table, batch: int, expiry: Expiry) -> pa.Table:
         """The rows that are not too late for the batch."""
-        watermark = self._store.held(self._token, batch).watermark * _MICROSECONDS
+        watermark = self._store.held(self._claim, batch).watermark * _MICROSECONDS
         if watermark <= 0:
             return rows
         return rows.filter(pc.fill_null(pc.greater(_micros(rows, expiry.column), watermark), False))

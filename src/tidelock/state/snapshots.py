@@ -9,7 +9,7 @@ epochs behind *e* again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -36,7 +36,7 @@ _BUCKETS_PER_PART = 32
 
 
 class Snapshots:
-    """The snapshots of one operator. One thread at a time."""
+    """The snapshots of one operator. Any thread may look at them; they are taken and loaded by one at a time."""
 
     def __init__(self, url: str) -> None:
         self._log = EpochLog.create(url, _DESCRIBED, retention=Retention(epochs=0))
@@ -115,10 +115,11 @@ class Snapshots:
                 epochs = batch.column("epoch").to_numpy(zero_copy_only=False)
                 yield Keys(batch.column("key"), buckets), Versions(epochs, batch.column("value"))
 
-    def load(self, epoch: Epoch, store: CellStore, header: bytes) -> int:
+    def load(self, epoch: Epoch, store: CellStore, header: bytes, check: Callable[[], None] = lambda: None) -> int:
         """Make the cache what it was at ``epoch``; returns how many keys that are.
 
-        Whatever the cache held is gone. If this is interrupted, the cache has no state and it is done again.
+        Whatever the cache held is gone. If this is interrupted, as by what ``check`` raises before each step, the
+        cache has no state and it is done again.
 
         Raises:
             LogCorrupt: the snapshot is damaged.
@@ -127,8 +128,10 @@ class Snapshots:
         store.clear()
         count = 0
         for keys, versions in self.read(epoch):
+            check()
             store.load(keys, single(versions))
             count += len(versions.values)
+        check()
         store.create(header, epoch)
         return count
 

@@ -13,7 +13,7 @@ no name and a long value, because of which it is kept as a table.
 Crash points. A task's writes are one transaction that happens only if the fence is as it was when it read the
 cells. A batch that died in the middle leaves some cells with a newer version; the next attempt takes the older
 one. `done` is set when all tasks are through, on the server on which the batch has begun: a server that restarted
-in between may have lost what earlier tasks wrote, so the batch counts as failed.
+in between, or was replaced and is back, may have lost what earlier tasks wrote, so the batch counts as failed.
 
 What a server loses is the end of its history (so it writes to its disk and to its replicas). So if `done` says
 epoch *n*, every cell is there as it was at *n*, or one batch later.
@@ -23,22 +23,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable
-from tidelock.redis.conversation import Conversation, converse
+from tidelock.extras import need
 from tidelock.redis.location import Location, parse
-from tidelock.redis.server import check_copied, copying_patience
 from tidelock.state.bytes import Numbers
-from tidelock.state.fence import Fence
+from tidelock.state.fence import Claim, Fence, lost_state
 from tidelock.state.scripts import DROP, READ
 from tidelock.state.wire import Group, command, commands
+
+if TYPE_CHECKING:
+    from tidelock.redis.conversation import Conversation
 
 Result = TypeVar("Result")
 
@@ -52,7 +54,7 @@ _NO_KEY = b""
 _AS_TABLE = (_NO_KEY, b"so long that a server keeps this hash as a table and not as a list of fields ...")
 """The field that every bucket has besides its cells; the bytes of a key are never none."""
 _UNWATCH = command("UNWATCH")
-_SERVER = command("INFO", "server")
+_WHICH_SERVER = command("INFO", "server"), command("INFO", "replication")
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class CellStore:
     """The state of one operator. Pickles; every process has its own connections. Thread-safe."""
 
     def __init__(self, url: str) -> None:
+        need("redis", "state in a cache")
         self._location: Location = parse(url)
 
     @property
@@ -148,14 +151,16 @@ class CellStore:
 
     # -- the driver's side
 
-    def take_over(self, owner: str) -> Fence:
-        """Become the only one who may write; a snapshot that was under way is given up. Durable."""
+    def take_over(self, owner: str, before: Fence | None = None) -> Fence:
+        """Become the only one who may write; a snapshot that was under way is given up. Durable.
+
+        ``before`` is the fence that was there before the state was cleared, if it was.
+        """
 
         def take(talk: Conversation) -> Fence:
             while True:
                 (data,) = self._watched(talk)
-                begun = BEFORE_FIRST if data is None else Fence.decode(data).begun
-                fresh = Fence(secrets.randbits(_TOKEN_BITS), owner, begun=begun)
+                fresh = _displaced(data, before).taken_over(secrets.randbits(_TOKEN_BITS), owner)
                 if talk.ask_if_unchanged([self._set_fence(fresh), *self._drop_saved()]) is not None:
                     self._copied(talk)
                     return fresh
@@ -173,15 +178,15 @@ class CellStore:
         """
 
         def begin(talk: Conversation) -> str:
-            before = self._held(talk, fence.token)
-            server, found = talk.ask(_SERVER, command("GET", self._key("done")))
+            before = self._held(talk, fence.claim)
+            *server, found = talk.ask(*_WHICH_SERVER, command("GET", self._key("done")))
             at = BEFORE_FIRST if found is None else int(found)
             if at not in (done, fence.begun):  # the latter: the batch had been through, and is run again
                 raise self._lost(f"it is of epoch {at}, not of epoch {done}")
             saved = [] if before.pinned == fence.pinned else self._drop_saved()
             if talk.ask_if_unchanged([self._set_fence(fence), *saved]) is None:
                 raise self._lost("its fence has changed while a batch began")
-            return _run_id(server)
+            return _history(server)
 
         return converse(self._location, begin)
 
@@ -196,9 +201,8 @@ class CellStore:
         """
 
         def end(talk: Conversation) -> None:
-            self._held(talk, fence.token)
-            (facts,) = talk.ask(_SERVER)
-            if _run_id(facts) != server:
+            self._held(talk, fence.claim)
+            if _history(talk.ask(*_WHICH_SERVER)) != server:
                 raise self._lost(f"it restarted, or was replaced, while epoch {fence.begun} was computed")
             if talk.ask_if_unchanged([command("SET", self._key("done"), fence.begun)]) is None:
                 raise self._lost("its fence has changed while a batch ended")
@@ -208,16 +212,16 @@ class CellStore:
 
     # -- the tasks' side
 
-    def held(self, token: int, batch: int) -> Fence:
+    def held(self, claim: Claim, batch: int) -> Fence:
         """The fence, as long as it lets the batch write.
 
         Raises:
             Fenced: a newer run has taken over, or the batch is over.
             BackendUnavailable: the server does not answer, or has lost the state.
         """
-        return self._checked(self._ask(command("GET", self._key("fence"))), token, batch)
+        return self._checked(self._ask(command("GET", self._key("fence"))), claim, batch)
 
-    def change(self, token: int, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
+    def change(self, claim: Claim, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
         """Read the cells of ``keys``, compute, and write what comes out: all of it or nothing. Two round trips.
 
         Raises:
@@ -228,13 +232,13 @@ class CellStore:
         def change(talk: Conversation) -> Result:
             groups = keys.groups(self._bucket)
             data, *found = self._watched(talk, *commands("HMGET", groups, keys.fields))
-            fence = self._checked(data, token, batch)
+            fence = self._checked(data, claim, batch)
             cells = pa.array([cell for some in found for cell in some], pa.binary())
             writes, result = compute(fence, cells)
             if writes is None:
                 talk.ask(_UNWATCH)
             elif talk.ask_if_unchanged(self._writes(keys, groups, writes)) is None:
-                self._checked(talk.ask(command("GET", self._key("fence")))[0], token, batch)
+                self._checked(talk.ask(command("GET", self._key("fence")))[0], claim, batch)
                 raise self._lost("its fence has changed while a task ran")
             return result
 
@@ -256,9 +260,9 @@ class CellStore:
             Fenced: a newer run has taken over.
             BackendUnavailable: the server has restarted, or another one has taken over, since then.
         """
-        data, facts = self._ask_all([command("GET", self._key("fence")), _SERVER])
-        now = self._checked(data, fence.token, None)
-        if now.pinned != fence.pinned or _run_id(facts) != server:
+        data, *facts = self._ask_all([command("GET", self._key("fence")), *_WHICH_SERVER])
+        now = self._checked(data, fence.claim, None)
+        if now.pinned != fence.pinned or _history(facts) != server:
             raise self._lost(f"it restarted, or was replaced, while epoch {fence.pinned} was copied")
 
     def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
@@ -310,6 +314,8 @@ class CellStore:
         converse(self._location, ask)
 
     def _copied(self, talk: Conversation) -> None:
+        from tidelock.redis.server import check_copied, copying_patience
+
         if self._location.replicas:
             (copies,) = talk.ask(command("WAIT", self._location.replicas, copying_patience(self._location)))
             check_copied(self._location, copies)
@@ -319,22 +325,19 @@ class CellStore:
         fence = self._key("fence")
         return talk.ask(command("WATCH", fence), command("GET", fence), *more)[1:]
 
-    def _held(self, talk: Conversation, token: int) -> Fence:
+    def _held(self, talk: Conversation, claim: Claim) -> Fence:
         (data,) = self._watched(talk)
-        return self._checked(data, token, None)
+        return self._checked(data, claim, None)
 
-    def _checked(self, data: bytes | None, token: int, batch: int | None) -> Fence:
+    def _checked(self, data: bytes | None, claim: Claim, batch: int | None) -> Fence:
         if data is None:
             raise self._lost("it holds nothing of it any more")
         fence = Fence.decode(data)
-        fence.check(self.shown, token, batch)
+        fence.check(self.shown, claim, batch)
         return fence
 
     def _lost(self, what: str) -> BackendUnavailable:
-        return BackendUnavailable(
-            f"{self.shown}: the server has lost some of this state: {what}. The operator starts again from what "
-            "is there, or from its newest snapshot"
-        )
+        return lost_state(self.shown, what)
 
     def _set_fence(self, fence: Fence) -> bytes:
         return command("SET", self._key("fence"), fence.encode())
@@ -352,7 +355,28 @@ class CellStore:
         return self._key(f"p{bucket}")
 
 
-def _run_id(facts: bytes) -> str:
-    """Which server this is, and which of its lives: the same answer only if nothing was lost in between."""
-    lines = (line.partition(b":") for line in facts.splitlines())
-    return next(value.decode() for name, _, value in lines if name == b"run_id")
+def converse(location: Location, work: Callable[[Conversation], Result]) -> Result:
+    """As the function of that name in `tidelock.redis.conversation`, whose package is loaded when it is needed."""
+    need("redis", "state in a cache")
+    from tidelock.redis.conversation import converse as ask
+
+    return ask(location, work)
+
+
+def _displaced(data: bytes | None, before: Fence | None) -> Fence:
+    """The fence that a take-over displaces; a state that was cleared, or is new, has begun nothing."""
+    if data is not None:
+        return Fence.decode(data)
+    return Fence(0, "nobody") if before is None else replace(before, begun=BEFORE_FIRST)
+
+
+def _history(facts: Sequence[bytes]) -> str:
+    """Which server this is, and which of its lives: the same answer only if nothing was lost in between.
+
+    The process alone does not tell: a primary that was replaced, became a replica of the new one and is primary
+    again is the same process with other data. With every such change its data gets another replication id. Some
+    managed servers hide that one; they are told by their process alone.
+    """
+    lines = (line.partition(b":") for text in facts for line in text.splitlines())
+    found = {name: value.decode() for name, _, value in lines if name in (b"run_id", b"master_replid")}
+    return f"{found[b'run_id']} {found.get(b'master_replid', '')}"

@@ -1,5 +1,6 @@
 """A pipeline's graph (`graph`), the segments that it is cut into (`cutting`), and pictures of both (`picture`)."""
 
+from tidelock.topology.batches import why_one_by_one
 from tidelock.topology.cutting import Cut, Cutting, Input, Plan, Segment, Traits, cut
 from tidelock.topology.graph import Kind, Mode, Node, Topology, connect
 from tidelock.topology.picture import mermaid, svg, text
@@ -20,4 +21,5 @@ __all__ = [
     "mermaid",
     "svg",
     "text",
+    "why_one_by_one",
 ]

@@ -4,14 +4,21 @@ Several epochs in a batch save the fixed cost of batches, and change nothing for
 what is late (Spark moves the watermark between batches) and what a user's function with state sees, so everything
 that leads to such an operator works epoch by epoch. So does a loop, whose next epoch needs the one before, and
 what leads to it; and so does a head, whose batches are the epochs.
+
+An aligned job has not asked for several epochs in a batch: whether it gets them depends on how slow it was. So
+nothing may depend on that (`why_one_by_one`): neither what is late, nor what state lets out, which is one row per
+key and batch even for sums, nor the epochs of what the job itself publishes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from tidelock.topology.graph import Node
+from tidelock.topology.names import listed
+from tidelock.topology.plan import Traits
 from tidelock.topology.rules import Question
-from tidelock.topology.segments import Segment
+from tidelock.topology.segments import Cutting, Segment
 
 
 def epochs_per_batch(question: Question, segments: tuple[Segment, ...]) -> tuple[dict[str, int], list[str]]:
@@ -26,6 +33,44 @@ def epochs_per_batch(question: Question, segments: tuple[Segment, ...]) -> tuple
         if why:
             notes.append(f"segment {segment.name} takes 1 epoch per batch instead of {asked}: {why}")
     return sizes, notes
+
+
+def why_one_by_one(
+    cutting: Cutting, traits: Mapping[str, Traits], reading: Collection[str], timed: Collection[str]
+) -> str | None:
+    """Why an aligned job must take the epochs of its subjects one by one; None if several at once change nothing.
+
+    Args:
+        cutting: the job's segments.
+        traits: what its operators do.
+        reading: the segments that read the subjects.
+        timed: those of the subjects that come with event time.
+    """
+    if timed:
+        return f"event time comes with {listed(timed)}, and what is late is judged batch by batch"
+    for segment in cutting.segments:
+        before = _upstream(segment, cutting.segments)
+        if segment.name not in reading and not before & set(reading):
+            continue
+        if segment.name in before:
+            return f"{segment.name} is part of a loop, which turns once per epoch"
+        for name in segment.operators:
+            why = _depends_on_batches(cutting.topology.node(name), traits.get(name, Traits()))
+            if why:
+                return why
+    return None
+
+
+def _depends_on_batches(node: Node, trait: Traits) -> str | None:
+    if trait.watermark or trait.event_time:
+        return f"what is late for {node.name} is judged batch by batch"
+    if trait.stateful:
+        return f"{node.name} keeps state, and what it gives depends on the batches"
+    if trait.grouped:
+        return f"a function of {node.name} sees the rows of a batch together"
+    if node.subject is not None:
+        return f"{node.name} is published as {node.subject}, and its followers may depend on its epochs"
+    return None
 
 
 def _asked(question: Question, segment: Segment) -> int:
@@ -57,7 +102,7 @@ def _why_one(
         for name in other.operators:
             if question.trait(name).event_time_state:
                 return f"what is late for {name} is judged batch by batch"
-            if question.trait(name).function_state:
+            if question.trait(name).function_state or question.trait(name).grouped:
                 return f"the function of {name} is called batch by batch"
         if other.name in upstream[other.name]:
             return f"{other.name} is part of a loop, which turns once per epoch"

@@ -148,10 +148,12 @@ def _check_copy(question: Question, name: str) -> None:
 
 def _check_watermarks(question: Question) -> None:
     for node in question.topology.nodes:
-        if not question.trait(node.name).watermark:
+        trait = question.trait(node.name)
+        if not trait.watermark:
             continue
-        for one in sorted(question.topology.ancestors(node.name), key=question.topology.position):
-            if question.trait(one).watermark:
+        for arriving in question.topology.forward_inputs(node.name):
+            one = None if arriving in trait.apart else question.clock(arriving)
+            if one is not None:
                 raise PipelineError(
                     f"{node} declares a watermark, but {one} before it does so already: declare it once"
                 )

@@ -21,6 +21,11 @@ class Traits:
         function: Its state is kept by a user's function (transformWithState, applyInPandasWithState).
         watermark: Its own code declares a watermark.
         cached: Its state is in a cache and not in Spark.
+        grouped: A user's function sees the rows of a key and a batch together (applyInPandas), without state.
+        silenced: The inputs whose watermark does not leave it: a function with state stands above them, which
+            says nothing of the event times in its output, or their rows do not leave it at all.
+        mute: The watermark that its own code declares does not leave it either.
+        apart: The inputs whose watermark does not meet one that its own code declares.
     """
 
     stateful: bool = False
@@ -28,6 +33,10 @@ class Traits:
     function: bool = False
     watermark: bool = False
     cached: bool = False
+    grouped: bool = False
+    silenced: frozenset[str] = frozenset()
+    mute: bool = False
+    apart: frozenset[str] = frozenset()
 
     @property
     def event_time_state(self) -> bool:
@@ -38,6 +47,11 @@ class Traits:
     def function_state(self) -> bool:
         """Whether it keeps state in a user's function."""
         return self.stateful and self.function
+
+    @property
+    def batchwise(self) -> bool:
+        """Whether it matters what a batch is: several epochs in one would change results."""
+        return self.event_time_state or self.function_state or self.grouped
 
 
 @dataclass(frozen=True)

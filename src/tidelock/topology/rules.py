@@ -40,7 +40,20 @@ class Question:
 
     def carries_event_time(self, name: str) -> bool:
         """Whether rows of ``name`` come with a watermark that it or one of its ancestors declares."""
-        return any(self.trait(one).watermark for one in {name} | self.topology.ancestors(name))
+        return self.clock(name) is not None
+
+    def clock(self, name: str) -> str | None:
+        """Who declares a watermark with which rows of ``name`` come, if they come with any."""
+        ahead, seen = [name], set[str]()
+        while ahead:
+            one = ahead.pop()
+            trait = self.trait(one)
+            if trait.watermark and not trait.mute:
+                return one
+            seen.add(one)
+            inputs = self.topology.forward_inputs(one)
+            ahead += [other for other in inputs if other not in trait.silenced and other not in seen]
+        return None
 
 
 Reasons = dict[str, str]

@@ -29,7 +29,7 @@ class AwayStore(FileStore):
     """A `FileStore` that fails while its switch is there."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url)
+        super().__init__(f"file:{url.removeprefix('away:')}")
         self.url = f"away:{self.root}"
         self.switch = Path(self.root.parent, "AWAY")
 

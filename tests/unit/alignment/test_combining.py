@@ -98,10 +98,8 @@ class TestOneEpoch:
 
 class TestDifferentPaces:
     def test_several_of_a_fast_producer_for_one_of_a_slow_one(self, shared: Shared) -> None:
-        for n in range(4):
-            shared.write("p", n)
-        for n in (10, 20):
-            shared.write("q", n)
+        for who, n in (("p", 0), ("p", 1), ("q", 10), ("p", 2), ("p", 3), ("q", 20)):
+            shared.write(who, n)
         assert shared.combine(shared.combiner()) == {0: [0, 1, 10], 1: [2, 3, 20]}
 
     def test_a_silent_producer_is_waited_for_once(self, shared: Shared) -> None:
@@ -225,7 +223,7 @@ class TestLosingEpochs:
         assert shared.subject.ranges() == [covers(0)]
         assert combiner.step(shared.producers)
         assert (shared.subject.recalls(), shared.recalled) == ((0,), [0])
-        assert rows(shared.subject) == {0: [1, 10], 1: [2, 3, 20]}, "cut otherwise"
+        assert rows(shared.subject) == {0: [1, 10], 1: [2, 20]}, "3 was published later"
         assert shared.subject.check_stands(Epoch(0), 0) == 1
         with pytest.raises(PipelineError, match="the epochs behind 0 were lost"):
             shared.subject.check_stands(Epoch(1), 0)

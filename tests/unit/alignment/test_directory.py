@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidelock.alignment.directory import Directory, Job, Subject
-from tidelock.alignment.machine import Abort, Align, CatchUp, Commanded, Source, State
+from tidelock.alignment.machine import Abort, Align, CatchUp, Commanded, Source, State, Unknown
 from tidelock.coordination import EmbeddedTree, Tree
-from tidelock.errors import PipelineError
+from tidelock.credentials import Credentials, credentials_for
+from tidelock.errors import LogCorrupt, PipelineError
 
 
 @pytest.fixture
@@ -33,6 +35,12 @@ def subject(name: str, endpoint: str = "file:/a", *, shared: bool = False) -> Su
     return Subject(name, endpoint, {"type": "struct"}, shared)
 
 
+def has_run(coordinator: str, job: Job) -> None:
+    """The job was there, and its process has ended."""
+    with EmbeddedTree.from_url(coordinator, 30.0) as gone:
+        Directory(gone).enter(job)
+
+
 class TestSubjects:
     def test_they_are_found_by_name(self, known: Directory) -> None:
         known.publish(subject("t"), "one", "file:/one")
@@ -40,6 +48,26 @@ class TestSubjects:
         assert [s.name for s in known.subjects()] == ["s", "t"]
         assert known.subject("s") == subject("s")
         assert known.producers("s") == {"one": "file:/one"}
+
+    def test_they_are_places_without_credentials(self, known: Directory, tree: Tree) -> None:
+        known.publish(subject("s", "redis://me:s3cret@h/0/s"), "one", "redis://me:s3cret@h/0/one")
+        assert known.subject("s").endpoint == "redis://h/0/s"
+        assert known.producers("s") == {"one": "redis://h/0/one"}
+        for path in ("/subjects/s", "/subjects/s/producers/one"):
+            assert b"s3cret" not in tree.get(path).data
+
+    def test_those_of_0_1_0_hold_passwords_and_are_found_and_replaced(self, known: Directory, tree: Tree) -> None:
+        fields = {"endpoint": "redis://me:s3cret@h/0/s", "schema": {"type": "struct"}, "shared": True}
+        tree.create("/subjects/s", json.dumps(fields).encode(), make_parents=True)
+        own = json.dumps({**fields, "log": "redis://me:s3cret@h/0/one"}).encode()
+        tree.create("/subjects/s/producers/one", own, make_parents=True)
+        assert known.subject("s").endpoint == "redis://h/0/s"
+        assert credentials_for("redis://h/0/s") == Credentials("me", "s3cret")
+        known.publish(subject("s", "redis://h/0/s", shared=True), "two", "redis://h/0/two")
+        known.publish(subject("s", "redis://h/0/s", shared=True), "one", "redis://h/0/one")
+        assert known.producers("s") == {"one": "redis://h/0/one", "two": "redis://h/0/two"}
+        for path in ("/subjects/s", "/subjects/s/producers/one"):
+            assert b"s3cret" not in tree.get(path).data
 
     def test_one_that_nobody_publishes(self, known: Directory) -> None:
         with pytest.raises(PipelineError, match=r"no subject s: start the job .* Published so far: nothing"):
@@ -122,69 +150,82 @@ class TestSubjects:
 
 class TestJobs:
     def test_they_are_found_by_name(self, known: Directory) -> None:
-        known.register(job("one", "s", "t"))
-        known.register(job("one", "s", "t"))
+        known.enter(job("one", "s", "t"))
+        known.enter(job("one", "s", "t"))
         assert known.job("one") == job("one", "s", "t")
         assert list(known.jobs()) == ["one"]
         with pytest.raises(PipelineError, match=r"no job two .* Known jobs: one"):
             known.job("two")
 
     def test_a_name_that_is_taken_by_one_that_runs(self, known: Directory) -> None:
-        known.register(job("one"))
-        known.show_alive("one")
+        known.enter(job("one"))
         with pytest.raises(PipelineError, match="a job one runs already, in /homes/one"):
-            known.register(job("one", identity="2"))
-        known.register(job("one", "s"))
+            known.enter(job("one", identity="2"))
+        known.enter(job("one", "s"))
+        assert known.job("one") == job("one", "s")
+
+    def test_a_name_that_is_taken_by_one_of_release_0_1_0(
+        self, coordinator: str, tree: Tree, known: Directory
+    ) -> None:
+        has_run(coordinator, job("one"))
+        tree.create("/jobs/one/alive", ephemeral=True)
+        assert known.is_alive("one")
+        with pytest.raises(PipelineError, match="a job one runs already, in /homes/one"):
+            known.enter(job("one", identity="2"))
         assert known.job("one").identity == "1"
+        known.enter(job("one"))
 
     def test_a_name_of_one_that_runs_no_longer_is_free_and_so_is_what_was_said_to_it(
-        self, known: Directory
+        self, coordinator: str, known: Directory
     ) -> None:
-        known.register(job("one", "s"))
+        has_run(coordinator, job("one", "s"))
         known.give("one", Abort(7), -1)
         known.report("one", Source.of(["s"]).handle(Commanded(Abort(7))))
-        known.register(job("one", "s", identity="2"))
+        known.enter(job("one", "s", identity="2"))
         assert known.job("one").identity == "2"
         assert known.command("one") == (None, -1)
         assert known.reported("one", ["s"]).number == 0
 
     def test_a_cycle_is_refused_shown_and_leaves_nothing(self, tree: Tree, known: Directory) -> None:
-        known.register(job("one", "s", "t"))
+        known.enter(job("one", "s", "t"))
         with pytest.raises(PipelineError, match=r"two would follow itself: two ─s─▶ one ─t─▶ two"):
-            known.register(job("two", "t", "s"))
+            known.enter(job("two", "t", "s"))
         assert list(known.jobs()) == ["one"]
         assert tree.find("/jobs/two") is None
-        known.register(job("two", "t", "u"))
+        known.enter(job("two", "t", "u"))
 
-    def test_a_job_that_is_known_stays_as_it_was_when_a_cycle_is_refused(self, known: Directory) -> None:
-        known.register(job("one", "s", "t"))
-        known.register(job("two", "t", "u"))
+    def test_a_job_that_is_known_stays_as_it_was_when_a_cycle_is_refused(
+        self, coordinator: str, known: Directory
+    ) -> None:
+        known.enter(job("one", "s", "t"))
+        has_run(coordinator, job("two", "t", "u"))
         known.give("two", Abort(1), -1)
         for identity in ("1", "2"):
             with pytest.raises(PipelineError, match="would follow itself"):
-                known.register(job("two", "t", "s", identity=identity))
+                known.enter(job("two", "t", "s", identity=identity))
             assert known.job("two") == job("two", "t", "u")
             assert known.command("two")[0] == Abort(1)
 
     def test_of_two_that_close_a_cycle_together_not_both_come_in(
         self, tree: Tree, known: Directory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        known.register(job("middle", "b", "c"))
-        create = tree.create
+        known.enter(job("middle", "b", "c"))
+        write = tree.set
         refused: list[str] = []
 
-        def late(path: str, *args: object, **kwargs: object) -> str:
-            made = create(path, *args, **kwargs)
-            monkeypatch.setattr(tree, "create", create)
-            try:
-                Directory(tree).register(job("two", "a", "b"))
-            except PipelineError:
-                refused.append("two")
-            return made
+        def late(path: str, *args: object, **kwargs: object) -> int:
+            version = write(path, *args, **kwargs)
+            if path == "/jobs/one":
+                monkeypatch.setattr(tree, "set", write)
+                try:
+                    Directory(tree).enter(job("two", "a", "b"))
+                except PipelineError:
+                    refused.append("two")
+            return version
 
-        monkeypatch.setattr(tree, "create", late)
+        monkeypatch.setattr(tree, "set", late)
         try:
-            known.register(job("one", "c", "a"))
+            known.enter(job("one", "c", "a"))
         except PipelineError:
             refused.append("one")
         assert refused
@@ -199,8 +240,8 @@ class TestBeingAlive:
     def test_for_as_long_as_the_session(self, coordinator: str, known: Directory) -> None:
         assert not known.is_alive("one")
         with EmbeddedTree.from_url(coordinator, 30.0) as other:
-            Directory(other).show_alive("one")
-            Directory(other).show_alive("one")
+            Directory(other).enter(job("one"))
+            Directory(other).enter(job("one"))
             assert known.is_alive("one")
         assert not known.is_alive("one")
 
@@ -208,9 +249,9 @@ class TestBeingAlive:
         self, coordinator: str, known: Directory
     ) -> None:
         killed = EmbeddedTree.from_url(coordinator, 30.0)
-        Directory(killed).show_alive("one")
+        Directory(killed).enter(job("one"))
         with EmbeddedTree.from_url(coordinator, 30.0) as again:
-            Directory(again).show_alive("one")
+            Directory(again).enter(job("one"))
             killed.close()  # stands for the end of its session, some seconds later
             assert known.is_alive("one")
         assert not known.is_alive("one")
@@ -218,7 +259,7 @@ class TestBeingAlive:
 
 class TestCommands:
     def test_a_stale_version_loses(self, known: Directory) -> None:
-        known.register(job("one", "s"))
+        known.enter(job("one", "s"))
         assert known.command("one") == (None, -1)
         assert known.give("one", CatchUp(1, ("s",)), -1)
         assert not known.give("one", Abort(1), -1)
@@ -227,6 +268,33 @@ class TestCommands:
         assert known.give("one", Align(2, {"s": 4}), version)
         assert not known.give("one", Abort(2), version)
         assert known.command("one")[0] == Align(2, {"s": 4})
+
+    @pytest.mark.parametrize(
+        ("data", "why"),
+        [
+            (b'{"command": "dance", "number": 3}', "'dance', which this release does not know"),
+            (b'{"command": "align", "number": 3, "start": 7}', "command 3 is damaged"),
+            (b'{"command": "abort"}', "no number"),
+            (b'{"command": "ab', "what is at /jobs/one/command is no document"),
+            (b"[1]", "no document"),
+        ],
+    )
+    def test_one_that_cannot_be_made_out_changes_nothing_and_can_be_replaced(
+        self, tree: Tree, known: Directory, data: bytes, why: str
+    ) -> None:
+        known.enter(job("one", "s"))
+        tree.create("/jobs/one/command", data)
+        command, version = known.command("one")
+        assert isinstance(command, Unknown) and why in command.why
+        source = Source.of(["s"], ["s"])
+        assert source.handle(Commanded(command)) is source
+        assert known.give("one", Abort(4), version)
+        assert known.command("one")[0] == Abort(4)
+
+    def test_a_damaged_node_is_told(self, tree: Tree, known: Directory) -> None:
+        tree.create("/jobs/one", b"{torn", make_parents=True)
+        with pytest.raises(LogCorrupt, match="/jobs/one is no document"):
+            known.job("one")
 
     def test_what_a_job_reports(self, known: Directory) -> None:
         assert known.reported("one", ["s"]) == Source.of(["s"])

@@ -63,6 +63,17 @@ def test_a_target_that_does_not_work_is_one_line_and_remembered(
     assert "the last pass failed: BackendUnavailable" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("what", ["--to copy", "--status"])
+@pytest.mark.parametrize("home", ["file", "nowhere"])
+def test_what_is_no_home_is_told_and_nothing_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], home: str, what: str
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["backup", "--home", f"{tmp_path}/{home}", *what.split()]) == 2
+    assert "is not the home of a pipeline" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_home_without_a_backup_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = make_home(tmp_path / "home")
     assert main(["backup", "--home", str(home.root), "--status"]) == 2

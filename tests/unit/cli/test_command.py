@@ -1,6 +1,7 @@
 """The command line as such: what it refuses, what it answers with, and how fast it starts."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tidelock.cli import main
 from tidelock.cli.exits import exit_code
+from tidelock.credentials import taken
 from tidelock.errors import BackendUnavailable, InternalError, LogNotFound
 
 
@@ -95,3 +97,58 @@ def test_a_log_that_is_not_there_is_one_line(
     assert told.out == ""
     assert told.err.startswith(f"tidelock: there is no epoch log at file:{tmp_path}/nothing")
     assert told.err.count("\n") == 1
+
+
+# -- passwords
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status --home x redis://me:sesame99@x",
+        "status --home x redis://me:ses/ame99@x",
+        "redis://me:sesame99@x",
+        "log show redis://me:sesame99@x --last redis://me:sesame99@y",
+        "run x.py --home x --log words=redis://me:sesame99@x words=redis://me:sesame99@y",
+        "run x.py --home x --conf redis://me:sesame99@x",
+    ],
+)
+def test_a_refused_command_line_is_told_without_passwords(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(line.split())
+    told = capsys.readouterr().err
+    assert "me:***@" in told
+    assert not re.search("ses|ame99", told)
+
+
+@pytest.mark.parametrize("password", ["[sesame99]", "se[same99", "ses/ame99", "ses?ame99", "sesame99@[host"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log", "show", "redis://{}"],
+        ["log", "verify", "kafka://{}"],
+        ["subjects", "--coordinator", "zookeeper://{}"],
+    ],
+)
+def test_a_url_that_cannot_be_read_is_told_without_its_password(
+    words: list[str], password: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The port is nobody's: what is no URL is told at once, anything else is not there."""
+    assert main([word.format(f"me:{password}@localhost:1/0/x?timeout=0.1") for word in words]) == 2
+    told = capsys.readouterr().err
+    assert not re.search("ses|ame99", told)
+
+
+def test_the_stack_of_a_defect_has_no_passwords(capsys: pytest.CaptureFixture[str]) -> None:
+    taken("redis://me:sesame99@h/0")
+    assert raising(InternalError("no sesame99")) == 70
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "sesame99" not in told
+
+
+@pytest.mark.parametrize("every", ["0", "-1", "nan", "inf", "soon"])
+def test_epochs_that_are_cut_take_some_time(every: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["cut", "kafka://h/t", "--schema", "id long", "--subject", "s", "--log", "/x", "--every", every])
+    assert f"argument --every: {every!r} is not a number of seconds above 0" in capsys.readouterr().err

@@ -62,6 +62,24 @@ def test_a_log_that_the_copy_does_not_have(copy: str, tmp_path: Path, capsys: py
     assert not list((tmp_path / "new").glob("*"))
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("--log foo://x", "no log store for 'foo://x/log'"),
+        ("--home {}/file", "/file cannot be a home, file exists"),
+        ("--home {}/file/new", "/file/new cannot be a home, not a directory"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str, told: str
+) -> None:
+    (tmp_path / "file").touch()
+    given = ["--backup", f"{tmp_path}/nothing", "--home", f"{tmp_path}/new", *asked.format(tmp_path).split()]
+    assert main(["restore", *given]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_failed_restore_leaves_nothing_in_redis(copy: str, tmp_path: Path, redis_url: str) -> None:
     taken = EpochLog.create(f"{redis_url}/counts", COLUMNS)
     asked = ["restore", "--backup", copy, "--home", f"{tmp_path}/new", "--log", redis_url]

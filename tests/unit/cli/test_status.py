@@ -46,7 +46,7 @@ def test_a_running_pipeline_is_told_on_one_page(
     assert ["named", "running", "9", "0", "1,234", "0", "20.0", "kB", "0"] in rows
     store = next(row for row in rows if row[:2] == ["store", "restarting"])
     assert store[2:8] == ["7", "2", "0", "0", "-", "1"]
-    assert store[-1].endswith("…")
+    assert status()["segments"][1]["last_error"].strip() in " ".join(page.split())
     assert "└ store  restarting · epoch 7  [named] ─▶ counts ─▶ store" in page
     assert f"[named]  ─▶ store · file:{home.root}/logs/named" in page
     assert "segment restarts 1" in page
@@ -62,7 +62,7 @@ def test_passwords_of_logs_are_not_told(
         for more in ((), ("--json",)):
             assert ask(home, *more) == 0
             answer = capsys.readouterr().out
-            assert f"redis://:***@{server.address}/0/job/named" in answer
+            assert f"redis://{server.address}/0/job/named" in answer
             assert "s3cret" not in answer
         server.kill()
 

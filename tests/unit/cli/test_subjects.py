@@ -37,10 +37,8 @@ def subject(tmp_path: Path, coordinator: str) -> HandMade:
     return made
 
 
-def follower(known: Directory, **more: Any) -> Job:
-    job = Job("sums", "/home/of/sums", "id", {"made.numbers": "sums.numbers"}, (), ("sums",), **more)
-    known.register(job)
-    return job
+def follower(**more: Any) -> Job:
+    return Job("sums", "/home/of/sums", "id", {"made.numbers": "sums.numbers"}, (), ("sums",), **more)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
@@ -55,7 +53,7 @@ def test_nothing_is_published(capsys: pytest.CaptureFixture[str], coordinator: s
 
 
 def test_subjects_are_listed(subject: HandMade, known: Directory, capsys: pytest.CaptureFixture[str]) -> None:
-    follower(known)
+    known.enter(follower())
     words = said(capsys, "subjects").split()
     assert words[-6:] == ["made.numbers", "0", "to", "2", "maker-of-made.numbers", "sums"]
 
@@ -63,19 +61,33 @@ def test_subjects_are_listed(subject: HandMade, known: Directory, capsys: pytest
 def test_a_subject_is_shown_with_the_epochs_of_those_who_follow(
     subject: HandMade, known: Directory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    follower(known)
-    known.show_alive("sums")
+    known.enter(follower())
     known.report("sums", Source.of(["made.numbers"], ["made.numbers"]))
     known.keep_epochs("sums", [{"epoch": [7, 7], "taken": {"made.numbers": [0, 1]}, "segment": "sums"}])
     subject.log.move_cursor("sums.numbers", Epoch(1))
     lines = [line.split() for line in said(capsys, "subjects", "show", "made.numbers").splitlines()]
-    assert ["sums", "yes", "aligned", "1", "1"] in lines
+    assert ["sums", "yes", "aligned", "1", "1", "1,", "or", "up", "to", "100"] in lines
     rows = [line for line in lines if "committed" in line]
     assert [(line[0], line[2]) for line in rows] == [("0", "1"), ("1", "2"), ("2", "1")]
     assert [line[5:] for line in rows] == [["7"], ["7"], []]
     facts = json.loads(said(capsys, "subjects", "show", "made.numbers", "--last", "1", "--json"))
     assert [entry["epoch"] for entry in facts["epochs"]] == [[2, 2]]
     assert facts["columns"] == [{"name": "n", "type": "long"}]
+    assert [(c["epochs_per_batch"], c["one_by_one"]) for c in facts["consumers"]] == [(100, None)]
+
+
+def test_a_consumer_that_takes_epochs_one_by_one_is_shown_with_the_reason(
+    subject: HandMade, known: Directory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known.enter(follower(one_by_one="what is late for windows is judged batch by batch"))
+    assert "all there are" in said(capsys, "subjects", "show", "made.numbers"), "it is not aligned"
+    known.report("sums", Source.of(["made.numbers"], ["made.numbers"]))
+    shown = " ".join(said(capsys, "subjects", "show", "made.numbers").split())
+    assert "however far behind: what is late for windows is judged batch by batch" in shown
+    facts = json.loads(said(capsys, "subjects", "show", "made.numbers", "--json"))
+    assert [(c["epochs_per_batch"], c["one_by_one"]) for c in facts["consumers"]] == [
+        (1, "what is late for windows is judged batch by batch")
+    ]
 
 
 def test_an_epoch_of_several_producers_is_shown_before_it_is_there(
@@ -99,10 +111,10 @@ def test_an_epoch_of_several_producers_is_shown_before_it_is_there(
 def test_a_job_is_forgotten_and_nobody_waits_for_it(
     subject: HandMade, known: Directory, tree: Tree, coordinator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    follower(known)
+    job = follower()
     subject.log.move_cursor("sums.numbers", Epoch(1))
     with open_tree(coordinator) as running:
-        Directory(running).show_alive("sums")
+        Directory(running).enter(job)
         assert "job sums runs" in said(capsys, "subjects", "forget", "sums", code=2)
     assert said(capsys, "subjects", "forget", "sums") == (
         "sums is forgotten; made.numbers no longer wait for it\n"
@@ -144,8 +156,7 @@ class Played:
 def test_a_job_is_led_to_its_subjects_and_back(
     subject: HandMade, known: Directory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    follower(known)
-    known.show_alive("sums")
+    known.enter(follower())
     with Played(known, subject):
         *before, last = said(capsys, "align", "sums").splitlines()
         assert [word for word in ("unaligned", "catching up", "ready") if word in before] == before
@@ -156,12 +167,14 @@ def test_a_job_is_led_to_its_subjects_and_back(
 
 
 def test_a_job_that_does_not_run_is_told_when_it_does(
-    subject: HandMade, known: Directory, capsys: pytest.CaptureFixture[str]
+    subject: HandMade, known: Directory, coordinator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    follower(known)
+    job = follower()
+    with open_tree(coordinator) as stopped:
+        Directory(stopped).enter(job)
     assert main(["align", "sums", "--timeout", "0.5"]) == 1
     assert "job sums does not run, so it is still unaligned" in capsys.readouterr().err
-    known.show_alive("sums")
+    known.enter(job)
     with Played(known, subject):
         assert main(["align", "sums", "--json"]) == 0
 
@@ -170,8 +183,8 @@ def test_what_a_user_may_get_wrong(
     subject: HandMade, known: Directory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "there is no job sums" in said(capsys, "align", "sums", code=2)
-    known.register(Job("lonely", "/home", "id", {}, ()))
+    known.enter(Job("lonely", "/home", "id", {}, ()))
     assert "job lonely follows no subject" in said(capsys, "align", "lonely", code=2)
-    known.register(Job("wide", "/home", "id", {"made.numbers": "wide.numbers"}, (), ("left", "right")))
+    known.enter(Job("wide", "/home", "id", {"made.numbers": "wide.numbers"}, (), ("left", "right")))
     assert "in several segments (left, right)" in said(capsys, "align", "wide", code=2)
     assert "no coordination backend" in said(capsys, "subjects", "--coordinator", "nowhere:x", code=2)

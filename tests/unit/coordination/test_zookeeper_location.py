@@ -8,6 +8,7 @@ import pytest
 
 from tidelock.coordination.zookeeper import location
 from tidelock.coordination.zookeeper.location import Location, parse
+from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import PipelineError
 
 
@@ -37,9 +38,9 @@ def test_a_location_has_defaults() -> None:
 
 def test_the_password_is_not_for_people() -> None:
     here = parse("zookeeper://me:s3%40cret@h/x")
-    assert (here.user, here.password) == ("me", "s3@cret")
-    assert here.shown == "zookeeper://me:***@h:2181/x"
+    assert here.shown == "zookeeper://h:2181/x"
     assert "s3" not in repr(here)
+    assert credentials_for(here.shown) == Credentials("me", "s3@cret")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,6 @@ def test_the_password_is_not_for_people() -> None:
         ("zookeeper://h,/x", r"'' is not a host and its port"),
         ("zookeeper://h/a//b", r"bad tree path '/a//b'"),
         ("zookeeper://h/zookeeper/x", r"ZooKeeper keeps /zookeeper for itself: choose another path"),
-        ("zookeeper://me@h/x", r"a user needs a password: write zookeeper://user:password@host:2181"),
         ("zookeeper://h/x?timeouts=1", r"unknown option timeouts; a ZooKeeper URL knows timeout"),
         ("zookeeper://h/x?timeout=soon", r"timeout is 'soon': it must be a number of seconds above 0"),
         ("zookeeper://h/x?timeout=0", r"timeout is '0'"),

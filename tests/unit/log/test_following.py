@@ -130,10 +130,18 @@ class TestAligned:
         clock.now = 10
         assert job.run() == [(6, 5)]
 
-    def test_different_rates_are_shared_out(self, subjects: Subjects, job: FollowingJob) -> None:
+    @pytest.mark.parametrize("late", [False, True])
+    def test_different_rates_meet_when_they_published(
+        self, subjects: Subjects, job: FollowingJob, late: bool
+    ) -> None:
+        """Whoever comes late makes the steps that it would have made in time."""
         job.align()
-        subjects.publish("aaaaaaabb")
-        assert job.run() == [(2, 0), (6, 1)]
+        steps = []
+        for published in ("aaab", "aab", "aaaa", "b", "b", "a"):
+            subjects.publish(published)
+            if not late:
+                steps += job.run()
+        assert steps + job.run() == [(2, 0), (4, 1), (8, 2), (9, 3)]
 
     def test_the_backlog_of_a_fast_subject_is_gone_with_every_step(
         self, subjects: Subjects, job: FollowingJob
@@ -145,12 +153,26 @@ class TestAligned:
         assert job.position == {"a": 14, "b": 4}
         assert len(job.steps) == 5
 
-    def test_who_has_fallen_behind_takes_many_at_once(self, subjects: Subjects, job: FollowingJob) -> None:
+    def test_who_has_fallen_behind_and_may_merge_takes_many_at_once(
+        self, subjects: Subjects, clock: Clock, job: FollowingJob
+    ) -> None:
         job.align()
+        job.tell(merges=True)
         subjects.publish("ab", times=BEHIND + 3)
         assert job.run() == [(BEHIND + 2, BEHIND + 2)]
         subjects.publish("ab")
         assert job.run() == [(BEHIND + 3, BEHIND + 3)]
+        other = FollowingJob(job.logs, clock, "other")
+        other.align()
+        assert other.run() == [(n, n) for n in range(BEHIND + 4)], "who may not merge meets it, and skips nothing"
+
+    def test_who_may_not_merge_goes_one_by_one_however_far_behind(self, subjects: Subjects, clock: Clock) -> None:
+        """What comes out must not depend on how slow a job was."""
+        subjects.publish("ab", times=3 * BEHIND)
+        for names in ("a", "ab"):
+            job = FollowingJob([subjects.logs[name] for name in names], clock, f"job-{names}")
+            job.align()
+            assert job.run() == [(n,) * len(names) for n in range(3 * BEHIND)]
 
     def test_another_subject_that_is_not_aligned_comes_along(self, subjects: Subjects, job: FollowingJob) -> None:
         job.align("a")
@@ -177,8 +199,8 @@ class TestASilentSubject:
         clock.now = 9.9
         assert job.run() == []
         clock.now = 10
-        assert job.run() == [(2, 0)]
-        subjects.publish("abb")
+        assert job.run() == [(1, 0), (2, 0)], "one by one"
+        subjects.publish("bba")
         assert job.run() == [(3, 2)], "all have something"
         subjects.publish("ab")
         assert job.run() == [(4, 3)]
@@ -229,7 +251,7 @@ class TestASilentSubject:
         other.align()
         assert other.run() == []
         clock.now += 10
-        assert other.run() == [(2, 2)]
+        assert other.run() == [(2, 1), (2, 2)], "one by one, so it comes to where the others are"
 
 
 class TestTheSourcesOfOneQuery:
@@ -315,13 +337,14 @@ class TestJobsThatMeet:
         one, two = FollowingJob(logs, clock, "one"), FollowingJob(logs[::-1], clock, "two")
         one.align()
         two.align()
-        subjects.publish("aaabb")
+        subjects.publish("abaab")
         assert one.run() == two.run() == [(0, 0), (2, 1)]
 
     def test_who_is_far_behind_skips_some_and_meets_again(
         self, subjects: Subjects, jobs: list[FollowingJob]
     ) -> None:
         one, two = jobs
+        two.tell(merges=True)
         for _ in range(BEHIND + 5):
             subjects.publish("aab")
             one.run()
@@ -377,7 +400,7 @@ class TestJobsThatMeet:
     def test_one_subject_fewer_is_another_meeting(self, subjects: Subjects, jobs: list[FollowingJob]) -> None:
         one, two = jobs
         two.align("a")
-        subjects.publish("aabb")
+        subjects.publish("abab")
         assert one.run() == [(0, 0), (1, 1)]
         assert two.run() == [(0, 1), (1, 1)]
 
@@ -385,7 +408,7 @@ class TestJobsThatMeet:
         self, subjects: Subjects, jobs: list[FollowingJob]
     ) -> None:
         one, two = jobs
-        subjects.publish("aabb")
+        subjects.publish("abab")
         one.run()
         subjects.writers["a"].rewind(-1)
         publish(subjects.writers["a"], covers(0, 1), [0], query="after the rewind")

@@ -77,6 +77,22 @@ def test_a_decision_about_epochs_that_were_rewound_is_not_followed(pair: Pair) -
     assert pair.ask(0, 0) == pair.ask(1, 0) == Decision(0, 0)
 
 
+def test_a_decision_about_epochs_that_are_gone_is_not_followed(pair: Pair) -> None:
+    for writer in pair.writers:
+        grow(writer, 2)
+    first = pair.sources[0]
+    assert first.decide("earliest", lambda: first.first("earliest"), ALL_EPOCHS) == Decision(-1, 1)
+    for writer in pair.writers:  # it dies, its consumer is given up, and the logs go on
+        writer.log.forget("c")
+        grow(writer, 1)
+        writer.log.move_cursor("other", Epoch(0))
+        writer.truncate()
+    pair.restart()
+    for source in pair.sources:
+        found = source.decide("earliest", lambda: source.first("earliest"), ALL_EPOCHS)  # noqa: B023
+        assert found == Decision(0, 2)
+
+
 def test_an_epoch_that_is_gone_is_no_start(pair: Pair) -> None:
     for which in (0, 1):
         grow(pair.writers[which], 3)

@@ -11,7 +11,15 @@ from tests.unit.planning.models import CHAIN, DIAMOND, TREE, anchor_sets, drawn,
 from tidelock.cli import planning_commands
 from tidelock.errors import PlanError
 from tidelock.planning.baselines import each_segment, one_segment
-from tidelock.planning.choosing import METHODS, Choice, Infeasible, Settings, choose, least_budget
+from tidelock.planning.choosing import (
+    METHODS,
+    Choice,
+    Infeasible,
+    Settings,
+    choose,
+    fitting_interval,
+    least_budget,
+)
 from tidelock.planning.costs import Configuration, costs
 from tidelock.planning.exact import exact
 from tidelock.planning.model import Model
@@ -223,3 +231,28 @@ def test_nobody_is_told_to_use_exact_when_exact_has_found_nothing(frequencies: d
     """Who never commits cannot replay, whatever the budget: that is the reason to be told."""
     error = refusal(dataclasses.replace(CHAIN, **frequencies), 50.0)
     assert "use the method exact" not in str(error)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_interval_that_is_too_short_is_named_with_one_that_would_do(seed: int) -> None:
+    slow = drawn("chain", seed, segment_cost=0.223, head_frequency=5.0, baseline=0.0)
+    rest, _ = least_budget(dataclasses.replace(slow, head_frequency=1e-9))
+    budget = rest + 0.3
+    with pytest.raises(
+        Infeasible, match=r"one comes every 0\.2 seconds, and a segment needs 0\.223 seconds"
+    ) as told:
+        choose(slow, budget, unit="seconds")
+    interval = fitting_interval(slow, budget)
+    assert interval is not None and f"every {interval:g} seconds or less often" in str(told.value)
+    choose(dataclasses.replace(slow, head_frequency=1 / interval), budget)
+    with pytest.raises(Infeasible):
+        choose(dataclasses.replace(slow, head_frequency=1.2 / interval), budget)
+
+
+def test_where_the_interval_is_not_the_problem_nothing_is_said_of_it() -> None:
+    slow = dataclasses.replace(drawn("chain", 1), head_frequency=5.0)
+    rest, _ = least_budget(dataclasses.replace(slow, head_frequency=1e-9))
+    with pytest.raises(Infeasible) as told:
+        choose(slow, rest * 0.9)
+    assert fitting_interval(slow, rest * 0.9) is None
+    assert "interval" not in str(told.value)

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 
-@pytest.mark.parametrize("name", ["adjust", "backpressure", "cached", "machine", "policy"])
+@pytest.mark.parametrize("name", ["adjust", "backpressure", "cached", "draining", "held", "machine", "policy"])
 def test_doctests(name: str) -> None:
     # By name: the package's attribute `adjust` is the function, not the module.
     result = doctest.testmod(import_module(f"tidelock.recovery.{name}"))

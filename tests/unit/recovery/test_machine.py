@@ -28,6 +28,7 @@ from tidelock.recovery import (
     StopAsked,
     StopSegment,
 )
+from tidelock.recovery.life import REMEMBERED_FAILURES
 
 CHAIN: Shape = {"a": (), "b": (Link("a"),), "c": (Link("b"),)}
 
@@ -115,13 +116,16 @@ class TestAnOperatorFails:
 
     def test_again_and_again_with_commits_in_between(self) -> None:
         story = Story()
-        for epoch in range(10):
+        times = 5 * REMEMBERED_FAILURES
+        for epoch in range(times):
             story.commit("b", epoch)
             before = story.now
             assert story.fail("b", epoch + 1) == ()
             assert story.wait() == (StartSegment("b", 2),)
             assert story.now == before
-        assert story.machine.restarts("b") == 10
+        assert story.machine.restarts("b") == times
+        kept = [failure.epoch for failure in story.machine.failures("b")]
+        assert kept == list(range(times - REMEMBERED_FAILURES + 1, times + 1)), "the newest are remembered"
 
     def test_always_and_the_pipeline_stops_with_its_story(self) -> None:
         story = Story()

@@ -6,6 +6,7 @@ import doctest
 
 import pytest
 
+from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import PipelineError
 from tidelock.redis import location
 from tidelock.redis.location import Location, parse
@@ -25,8 +26,8 @@ def test_doctests() -> None:
         ("rediss://h/0/a?key=/k&ca=/c&cert=/o", "rediss://h:6379/0/a?ca=/c&cert=/o&key=/k"),
         ("redis://a,b:2/0/x?sentinel=main", "redis://a:26379,b:2/0/x?sentinel=main"),
         ("redis://[::1]:7/0/x", "redis://[::1]:7/0/x"),
-        ("redis://me:p%40ss@h/0/x?timeout=0.5", "redis://me:p%40ss@h:6379/0/x?timeout=0.5"),
-        ("redis://:secret@h/0/a%20b?replicas=0", "redis://:secret@h:6379/0/a%20b"),
+        ("redis://me:p%40ss@h/0/x?timeout=0.5", "redis://h:6379/0/x?timeout=0.5"),
+        ("redis://:secret@h/0/a%20b?replicas=0", "redis://h:6379/0/a%20b"),
     ],
 )
 def test_all_spellings_have_one_canonical_form(url: str, canonical: str) -> None:
@@ -36,8 +37,9 @@ def test_all_spellings_have_one_canonical_form(url: str, canonical: str) -> None
 
 def test_the_password_is_not_for_people() -> None:
     here = parse("redis://me:s3cret@h/0/x")
-    assert here.shown == "redis://me:***@h:6379/0/x"
+    assert here.url == here.shown == "redis://h:6379/0/x"
     assert "s3cret" not in repr(here)
+    assert credentials_for(here.url) == Credentials("me", "s3cret")
 
 
 def test_everything_in_a_database_has_the_same_server() -> None:
@@ -58,6 +60,10 @@ def test_a_location_has_defaults() -> None:
         ("redis://h/words", r"the path begins with the number of the database: write .* redis://host:6379/words"),
         ("redis://h:port/0/x", r"'h:port' is not a host and its port"),
         ("redis://h,/0/x", r"'' is not a host and its port"),
+        ("redis://a,b/0/x", r"several hosts are Sentinels: add \?sentinel=NAME, .* give one host alone"),
+        ("redis://a,b/0/x?replicas=1", r"several hosts are Sentinels"),
+        ("redis://a,b/0/x?sentinel=", r"sentinel has no value: it must be the name of the primary"),
+        ("redis://a/0/x?sentinel=", r"sentinel has no value"),
         ("redis://h/0/x?replica=1", r"unknown option replica; a Redis URL knows ca, cert, key, replicas,"),
         ("redis://h/0/x?replicas=-1", r"replicas is '-1': it must be a whole number, not below 0"),
         ("redis://h/0/x?replicas=1.5", r"replicas is '1.5'"),

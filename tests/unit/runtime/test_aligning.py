@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.contract.log_store_contract import SCHEMA, covers, publish, rows
+from tests.hammering import hasty
 from tests.redis_servers import RedisServers
 from tests.waiting import eventually
 
 from tidelock.alignment.directory import Directory, Job, Subject
 from tidelock.alignment.machine import CatchUp, Source, State
-from tidelock.coordination import open_tree
+from tidelock.coordination import Lease, open_tree
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.log import EpochLog
@@ -180,3 +184,187 @@ def test_a_server_that_comes_back_with_an_older_subject_recalls_it(
     with pytest.raises(PipelineError, match="the epochs behind 0 were lost"):
         log.check_stands(Epoch(1), 0)
     shared._let_go()
+
+
+def spoken(home: Home, kind: str) -> list[str]:
+    return [event["text"] for event in home.events() if event["kind"] == kind]
+
+
+@pytest.fixture
+def speaking(home: Home, log: EpochLog) -> Iterator[Aligner]:
+    """What speaks for a job, in its thread."""
+    speaker = aligner(home, log)
+    speaker.register()
+    thread = threading.Thread(target=speaker.run)
+    thread.start()
+    yield speaker
+    speaker.end()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_command_that_nobody_knows_is_told_once_and_the_next_one_is_obeyed(
+    home: Home, speaking: Aligner, coordinator: str
+) -> None:
+    with open_tree(coordinator) as tree:
+        known = Directory(tree)
+        tree.create("/jobs/job/command", b'{"command": "dance", "number": 1}')
+        eventually(lambda: spoken(home, "alignment failed"), "it is told")
+        eventually(lambda: known.reported("job", ["s"]).consumers["s"].position == -1, "it goes on reporting")
+        _, version = known.command("job")
+        assert known.give("job", CatchUp(2, ("s",)), version)
+        eventually(lambda: known.reported("job", ["s"]).number == 2, "the next one is heard")
+    (told,) = spoken(home, "alignment failed")
+    assert "'dance', which this release does not know; the job goes on" in told
+
+
+def test_a_damaged_tree_is_told_once_and_a_new_one_is_used(
+    home: Home, speaking: Aligner, coordinator: str
+) -> None:
+    file = Path(coordinator.removeprefix("embedded:"))
+    for beside in file.parent.glob(f"{file.name}*"):
+        beside.unlink()
+    file.write_bytes(b"this is not a database, and it is longer than the header of one would be" * 100)
+    eventually(lambda: spoken(home, "alignment failed"), "it is told")
+    file.unlink()
+    eventually(lambda: spoken(home, "alignment recovered"), "it goes on in a new tree")
+    with open_tree(coordinator) as tree:
+        known = Directory(tree)
+        assert known.job("job").identity == "1", "where the job is known again"
+        assert known.is_alive("job")
+        assert known.give("job", CatchUp(1, ("s",)), -1)
+        eventually(lambda: known.reported("job", ["s"]).number == 1, "and hears")
+    assert len(spoken(home, "alignment failed")) == 1
+
+
+def test_whatever_fails_while_a_job_looks_at_its_logs_does_not_end_its_thread(
+    home: Home, speaking: Aligner, log: EpochLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("nobody has thought of this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "ranges", broken)
+        eventually(lambda: spoken(home, "alignment failed"), "it is told")
+    eventually(lambda: spoken(home, "alignment recovered"), "it goes on")
+
+
+def test_a_followed_log_that_cannot_be_read_is_told_once_and_is_not_the_homes_trouble(
+    home: Home, speaking: Aligner, log: EpochLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def stale() -> None:
+        asked.append(1)
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "ranges", stale)
+        for count in range(1, 4):
+            eventually(lambda: len(asked) >= count, "it is read")  # noqa: B023
+            speaking._events.home_works()  # as the run does whenever it has written its status
+    eventually(lambda: spoken(home, "alignment recovered"), "it goes on")
+    (told,) = spoken(home, "alignment failed")
+    assert "Stale file handle" in told
+    assert spoken(home, "home not writable") == spoken(home, "home writable") == []
+
+
+def test_the_session_is_renewed_whatever_fails_while_a_job_talks(
+    home: Home, log: EpochLog, coordinator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker = aligner(home, log)
+    speaker.register()
+    before = speaker._tree
+    with monkeypatch.context() as patch:
+        patch.setattr(Directory, "command", full)
+        speaker._look()
+    speaker._tried = 0.0
+    speaker._look()
+    assert speaker._tree not in (None, before)
+    speaker.close()
+
+
+def test_a_session_that_cannot_be_closed_is_left(
+    home: Home, speaking: Aligner, coordinator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("nobody has thought of this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(speaking._tree), "close", broken)
+        patch.setattr(Directory, "command", broken)
+        eventually(lambda: spoken(home, "alignment failed"), "it is told")
+        eventually(lambda: speaking._tree is None, "it is left")
+    eventually(lambda: spoken(home, "alignment recovered"), "the thread goes on")
+
+
+def test_who_was_left_behind_writes_nothing_into_the_home(home: Home, log: EpochLog) -> None:
+    speaker = aligner(home, log)
+    speaker.leave()
+    speaker._become(replace(Source.of(["s"], ["s"]), number=1))
+    assert kept(home) is None
+    assert InstructionFile(str(home.instruction)).now().aligned == {}
+
+
+def test_closing_and_a_new_mode_at_once_leave_the_instruction_of_both(
+    home: Home, log: EpochLog, coordinator: str
+) -> None:
+    """Whichever writes last, the instruction has the newest mode and says that the job closes."""
+    for number in range(30):
+        speaker = aligner(home, log)
+        target = Source.of(["s"], ["s"]) if number % 2 else Source.of(["s"])
+        threads = [
+            threading.Thread(target=speaker.closing),
+            threading.Thread(target=speaker._become, args=(replace(target, number=number + 1),)),
+        ]
+        with hasty():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        now = InstructionFile(str(home.instruction)).now()
+        assert now.closing
+        assert now.aligned == ({"s": -1} if number % 2 else {})
+
+
+def test_a_shared_subject_outlives_whatever_fails(
+    tmp_path: Path, home: Home, log: EpochLog, coordinator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
+    publish(own.take_over("job"), covers(0), [1])
+    shared = sharing(log, own, coordinator, Events(home))
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("nobody has thought of this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Directory, "producers", broken)
+        shared._look()
+        shared._asked = 0.0
+        shared._look()
+    assert len(spoken(home, "outage")) == 1
+    shared._asked = 0.0
+    shared._look()
+    assert log.ranges() == [covers(0)]
+    shared._let_go()
+
+
+def test_a_shared_subject_that_another_job_has_taken_over_is_let_go_whatever_fails(
+    tmp_path: Path, home: Home, log: EpochLog, coordinator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
+    writer = own.take_over("job")
+    publish(writer, covers(0), [1])
+    shared = sharing(log, own, coordinator, Events(home))
+    shared._look()
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("nobody has thought of this")
+
+    log.take_over("another job")
+    publish(writer, covers(1), [2])
+    with monkeypatch.context() as patch:
+        patch.setattr(Lease, "release", broken)
+        patch.setattr(type(shared._tree), "close", broken)
+        shared._look()
+    assert shared._combiner is shared._tree is None

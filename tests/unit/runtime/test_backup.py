@@ -379,7 +379,7 @@ def test_what_a_file_system_raises_becomes_one_error(job: Job, tmp_path: Path) -
 def test_what_was_set_aside_stays_aside(job: Job, store: Path) -> None:
     job.run(*["words"] * 6)
     covers = job.log("words").ranges()[2]
-    job.log("words").set_aside("counts", covers)
+    job.log("words").set_aside("counts", job.log("words").manifest(covers))
     letters = EpochLog.create(job.home.dead("counts", "words"), job.log("words").header.schema, name="dead")
     writer = letters.take_over("test")
     manifest = job.log("words").manifest(covers)
@@ -388,7 +388,7 @@ def test_what_was_set_aside_stays_aside(job: Job, store: Path) -> None:
     writer.publish(dataclasses.replace(manifest, log=letters.header.id))
     Backup(job.home, str(store)).copy()
     again = restored(job, store)
-    assert again.log("words").is_set_aside("counts", covers)
+    assert again.log("words").is_set_aside("counts", again.log("words").manifest(covers))
     brought = EpochLog.open(again.home.dead("counts", "words"))
     assert [covers for covers, found in brought.verify() if found.covers == covers] == [covers]
 

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from tests.unit.runtime.backup_job import INPUTS, Job, stored
 
 from tidelock.epochs import Epoch
-from tidelock.errors import BackendUnavailable, PipelineError
+from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
 from tidelock.recovery import Unrecoverable
 from tidelock.runtime.backup import Backup
 from tidelock.runtime.backup_store import BackupStore
@@ -198,7 +199,9 @@ def test_newest_damaged_files_cost_epochs_and_nothing_else(
 def test_any_damaged_file_is_survived_or_told(tmp_path: Path, store: Path, seed: int) -> None:
     copied_job(tmp_path / "home", store)
     chance = random.Random(seed)
-    files = [f for f in stored(store, "*") if f.name not in ("home.json", "log.json", "current.json")]
+    files = [
+        f for f in stored(store, "*") if f.name not in ("home.json", "log.json", "owner.json", "complete.json")
+    ]
     for file in chance.sample(files, 3):
         spoil(file, chance.choice(["torn", "changed", "missing"]))
     home = Home(tmp_path / "elsewhere")
@@ -255,6 +258,37 @@ def test_a_copy_that_cannot_be_glued_is_refused(tmp_path: Path, store: Path) -> 
     with pytest.raises(Unrecoverable, match="'words' has no version left"):
         restore(str(store), home)
     assert not list(home.root.glob("*"))
+
+
+# -- a home that has lost a log, before a start has mended it
+
+
+@pytest.mark.parametrize("log", ["words", "counts"])
+@pytest.mark.parametrize("made_anew", [False, True])
+@pytest.mark.parametrize("remembers", [False, True], ids=["another process", "the same process"])
+def test_a_home_that_has_lost_a_log_does_not_replace_its_copy(
+    tmp_path: Path, store: Path, log: str, made_anew: bool, remembers: bool
+) -> None:
+    job = copied_job(tmp_path / "home", store)
+    job.run_to(12)
+    backup = Backup(job.home, str(store))
+    if remembers:
+        backup.copy()
+    shutil.rmtree(tmp_path / "home" / "logs" / log)
+    if made_anew:
+        Job(job.home)
+    for _ in range(2):
+        with suppress(LogCorrupt):
+            backup.copy()
+    report = goes_on(store, Home(tmp_path / "elsewhere"), 15)
+    assert report.segments["report"].copied >= 10
+
+
+def test_why_there_is_no_copy_of_it_is_told(tmp_path: Path, store: Path) -> None:
+    job = copied_job(tmp_path / "home", store)
+    shutil.rmtree(tmp_path / "home" / "logs" / "words")
+    with pytest.raises(LogCorrupt, match=r"the last whole copy stays.*'words'.*its log ends at epoch -1.*mends"):
+        Backup(job.home, str(store)).copy()
 
 
 # -- refusals

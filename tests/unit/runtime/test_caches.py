@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.errors import BackendUnavailable
 from tidelock.log import EpochLog, Retention
 from tidelock.log.entry import Manifest
 from tidelock.recovery import Unrecoverable
@@ -17,6 +18,7 @@ from tidelock.recovery.cached import goes_on
 from tidelock.runtime.caches import CachedSegment, Caches, kept_states
 from tidelock.runtime.events import Events
 from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.spark.batches import Stopped
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.replay import read_replay
 from tidelock.state.operator import Shape
@@ -68,7 +70,7 @@ def jobs(tmp_path: Path, redis_url: str) -> Iterator[list[Job]]:
     made = [Job(tmp_path / str(first), f"{redis_url}/{first}", first) for first in range(3)]
     yield made
     for job in made:
-        job.caches.close()
+        job.caches.close(60)
 
 
 @pytest.mark.parametrize(("done", "going_on"), [(LAST - 2, False), (LAST - 1, True), (LAST, True)])
@@ -113,3 +115,47 @@ def test_it_does_not_start_over_when_its_log_has_lost_its_beginning(jobs: list[J
     job.log.move_cursor("counts.snapshot", Epoch(first - 1))
     with pytest.raises(Unrecoverable, match="the cache does not have its state and there is no snapshot"):
         job.caches.open("counts")
+
+
+def test_a_roll_back_that_has_failed_is_finished_before_the_segment_runs_on(
+    jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs[0]
+    assert job.caches.open("counts") is not None
+    job.run()
+    job.store().clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "roll_back", _no_room)
+        with pytest.raises(BackendUnavailable):
+            job.caches.open("counts")
+    assert job.position() == LAST
+    job.store().create(job.store().header() or b"", Epoch(LAST))  # as if nothing had to go back any more
+    assert job.caches.open("counts") is not None
+    replay = read_replay(job.home.replay("counts"))
+    assert replay is not None
+    assert (job.position(), replay.rolled_back) == (BEFORE_FIRST, True)
+
+
+def _no_room(checkpoint: Checkpoint, batch: int | None) -> None:
+    raise BackendUnavailable("no room")
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_start_that_nobody_waits_for_changes_nothing_more(jobs: list[Job], step: int) -> None:
+    """Another one may be under way: nothing is taken over, and only what it would do as well has been done."""
+    job, steps = jobs[0], iter(range(1, 100))
+    job.caches.open("counts")
+    job.run()
+    job.store().clear()
+
+    def check() -> None:
+        if next(steps) == step:
+            raise Stopped("nobody waits")
+
+    with pytest.raises(Stopped):
+        job.caches.open("counts", check)
+    assert job.store().fence() is None
+    assert (job.store().header() is None) == (step < 3), "the state begins again in the second step"
+    assert job.position() == (LAST if step < 4 else BEFORE_FIRST), "the checkpoint goes back in the third"
+    job.caches.open("counts", check)
+    assert (job.position(), job.store().done()) == (BEFORE_FIRST, BEFORE_FIRST)

@@ -6,6 +6,7 @@ import doctest
 
 import pytest
 
+from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import PipelineError
 from tidelock.runtime import log_places
 from tidelock.runtime.log_places import LogPlaces
@@ -38,7 +39,8 @@ def test_a_new_log_goes_where_all_others_are() -> None:
 def test_what_is_asked_for_now_comes_first() -> None:
     places = LogPlaces.of({"words": "redis://:new@h/0/job"}, HOME)
     found = places.as_recorded({"words": "redis://:old@h/0/job/words", "counts": "file:/data/counts"})
-    assert (found.url("words"), found.url("counts")) == ("redis://:new@h/0/job/words", "file:/data/counts")
+    assert (found.url("words"), found.url("counts")) == ("redis://h/0/job/words", "file:/data/counts")
+    assert credentials_for(found.url("words")) == Credentials(None, "new")
 
 
 @pytest.mark.parametrize(

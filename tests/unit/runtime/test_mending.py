@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime.backup_job import Job
+from tests.unit.runtime.backup_job import COLUMNS, Job
 from tests.unit.runtime.lost_logs import (
     contents,
     lose,
@@ -16,12 +18,16 @@ from tests.unit.runtime.lost_logs import (
     tail,
 )
 
-from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.recovery import Unrecoverable
-from tidelock.runtime.home import Home
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.log import EpochLog
+from tidelock.log.entry import Manifest
+from tidelock.recovery import Pieces, Unrecoverable
+from tidelock.runtime.home import Home, Record, SegmentRecord
 from tidelock.runtime.identities import announce_recalls
 from tidelock.runtime.mending import Mended, mend
+from tidelock.runtime.mending_checkpoints import mend_checkpoints
 from tidelock.runtime.rolling_back import roll_back, safe_versions
+from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.replay import read_replay
 
 
@@ -307,3 +313,89 @@ class TestReadersInOtherJobs:
         lose(job, "words")
         mended(job)
         assert self.recalls(job) == {"words": (3,), "counts": (3,)}, "somebody may have read its entry"
+
+
+class TestManySegments:
+    """A chain of segments; every log has lost its tail, so each could be kept or given up: 2 ** 199 choices."""
+
+    SEGMENTS = 200
+
+    def test_mending_takes_steps_that_grow_with_the_number_of_segments(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+        home = Home(tmp_path / "home")
+        record = chain(home, self.SEGMENTS)
+        steps, serves = [0], Pieces.serves
+
+        def counted(log: Pieces, *given: Any) -> bool:
+            steps[0] += 1
+            return serves(log, *given)
+
+        monkeypatch.setattr(Pieces, "serves", counted)
+        found = mend(home, record)
+        assert found is not None
+        assert len(found.lost) == self.SEGMENTS - 1
+        assert {Checkpoint(None, home.checkpoint(s.name)).position() for s in record.segments} == {1}
+        assert steps[0] <= self.SEGMENTS**2
+
+
+def chain(home: Home, segments: int) -> Record:
+    """The first and every second segment is at epoch 2, the others at epoch 1; no log holds more than epoch 0."""
+    names = [f"s{number}" for number in range(segments)]
+    records = tuple(
+        SegmentRecord(
+            name, (name,), ((names[n - 1], 0),) if n else (), home.log(name) if n < segments - 1 else None
+        )
+        for n, name in enumerate(names)
+    )
+    for number, segment in enumerate(records):
+        for batch in range(3 - number % 2):
+            offset = {"tidelock": "id", "name": "log", "together": 1, "start": batch - 1, "epoch": batch}
+            for folder, text in (
+                ("offsets", f'v1\n{{"batchWatermarkMs": 0}}\n{json.dumps(offset)}'),
+                ("commits", ""),
+            ):
+                file = Path(home.checkpoint(segment.name)) / folder / str(batch)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+        if segment.log is not None:
+            writer = EpochLog.create(segment.log, COLUMNS, name=segment.name).take_over("test")
+            covers = EpochRange.single(Epoch(0))
+            writer.publish(Manifest(writer.log.header.id, covers, COLUMNS, (), (), query="q", batch=0))
+    record = Record("chain", {}, {}, records, {})
+    home.remember(record)
+    return record
+
+
+class TestTornFilesOfThePowerCutThatTookMore:
+    """What `mending_checkpoints` lets a segment do again, its logs may have dropped."""
+
+    def test_input_that_was_dropped_is_made_again(self, job: Job) -> None:
+        job.run_to(5)
+        job.log("words").move_cursor("counts", Epoch(5))
+        job.log("words").move_cursor("report", Epoch(5))
+        job.run("words")
+        assert job.log("words").ranges()[0].first == 6, "what counts had finished is gone"
+        tear(job, "counts", "commits/5", "offsets/6")
+        removed = mend_checkpoints(job.home, job.home.known())
+        assert [one.name for one in removed] == ["offsets/6", "commits/5"]
+        found = mended(job)
+        assert found.lost["words"] == "epochs that a reader needs"
+        job = started_again(job.home)
+        job.run_to(8)
+        job.check(8)
+
+    def test_input_that_is_there_is_only_read_again(self, job: Job) -> None:
+        job.run_to(5)
+        tear(job, "counts", "commits/5", "offsets/6")
+        assert len(mend_checkpoints(job.home, job.home.known())) == 2
+        assert mend(job.home, job.home.known()) is None
+        job.run_to(8)
+        job.check(8)
+
+
+def tear(job: Job, segment: str, *names: str) -> None:
+    """Leave files of a segment's checkpoint as a power cut does."""
+    for name in names:
+        (Path(job.home.checkpoint(segment)) / name).write_text("")

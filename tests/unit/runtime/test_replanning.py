@@ -9,7 +9,7 @@ import pytest
 from tests.unit.topology.shapes import CLOCK, STATE, chain, operator, pipeline, sink, source
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import Fenced, LogNotFound, PlanError
+from tidelock.errors import Fenced, LogCorrupt, LogNotFound, PlanError
 from tidelock.log import EpochLog, Retention
 from tidelock.runtime import replanning_checkpoints as checkpoints
 from tidelock.runtime.home import Home, Record, SegmentRecord
@@ -147,11 +147,28 @@ def test_a_reader_of_sources_goes_on_with_its_half_done_batch(tmp_path: Path) ->
     assert (new / "commits/.1.crc").exists()
 
 
+@pytest.mark.parametrize("name", ["offsets/2", "commits/2"])
+@pytest.mark.parametrize("text", ["", "v1", 'v1\n{"'])
+def test_torn_files_of_a_model_are_told_by_name(tmp_path: Path, name: str, text: str) -> None:
+    old = old_checkpoint(tmp_path / "old")
+    spark_file(old / name, text)
+    with pytest.raises(LogCorrupt, match=rf"old/{name} is torn"):
+        checkpoints.begin_after(tmp_path / "new", [], old, watermark=99)
+
+
+@pytest.mark.parametrize("name", ["offsets/3", "commits/2"])
+def test_torn_files_that_are_taken_over_are_told_by_name(tmp_path: Path, name: str) -> None:
+    old = old_checkpoint(tmp_path / "old")
+    spark_file(old / name, "v1")
+    with pytest.raises(LogCorrupt, match=rf"{name} is torn"):
+        checkpoints.take_over(tmp_path / "new", old, watermark=99)
+
+
 # -- logs
 
 
 def test_readers_come_and_go(tmp_path: Path) -> None:
-    keep = Retention(epochs=2, wait_for=frozenset({"x", "y"}))
+    keep = Retention(epochs=2, wait_for=frozenset({"x", "y", "x.snapshot"}))
     log = EpochLog.create(f"file:{tmp_path}/log", {}, retention=keep)
     for reader in ("x", "y", "backup"):
         log.move_cursor(reader, Epoch(3))
@@ -159,7 +176,7 @@ def test_readers_come_and_go(tmp_path: Path) -> None:
         set_readers(log, gone=["y"], readers=["x", "n"], new={"n": Epoch(4)})
     found = EpochLog.open(log.url)
     assert found.cursors() == {"x": 3, "n": 4, "backup": 3}
-    assert found.header.retention == Retention(epochs=2, wait_for=frozenset({"x", "n"}))
+    assert found.header.retention == Retention(epochs=2, wait_for=frozenset({"x", "n", "x.snapshot"}))
     assert found.header.id == log.header.id
 
 

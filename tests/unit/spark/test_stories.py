@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
+import sysconfig
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    NumberFormatException,
+    PySparkException,
+    PythonException,
+    StreamingQueryException,
+)
 
+from tidelock import errors
 from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, PipelineError
+from tidelock.spark import tracebacks
 from tidelock.spark.stories import Storyteller
+
+
+def test_doctests() -> None:
+    assert doctest.testmod(tracebacks).failed == 0
 
 
 def words(lines: object) -> object:
@@ -17,6 +32,19 @@ def words(lines: object) -> object:
 
 def counts(words: object) -> object:
     return words
+
+
+def captured(kind: type[PySparkException], text: str) -> PySparkException:
+    """An error of the JVM, as PySpark hands it on in the driver."""
+    return type(kind.__name__, (kind,), {"__module__": "pyspark.errors.exceptions.captured"})(text)
+
+
+def raised_here(error: Exception) -> Exception:
+    """The error as it is after it was raised: with the line of this file."""
+    try:
+        raise error
+    except type(error) as raised:
+        return raised
 
 
 def from_worker(line: int) -> PythonException:
@@ -42,13 +70,76 @@ def line_of(function: object) -> int:
 def test_the_operator_is_found_by_the_line_that_failed(teller: Storyteller, function: object) -> None:
     story = teller.tell(from_worker(line_of(function)), ["words", "counts"])
     name = function.__name__  # type: ignore[attr-defined]
-    assert str(story) == f"in operator {name}: ZeroDivisionError: division by zero"
+    frame = f"test_stories.py, line {line_of(function)}, in <lambda>"
+    assert str(story) == f"in operator {name}: ZeroDivisionError: division by zero ({frame})"
     assert not story.final
 
 
 def test_code_outside_of_all_operators_belongs_to_the_only_one(teller: Storyteller) -> None:
     assert teller.tell(from_worker(1), ["counts"]).operator == "counts"
-    assert teller.tell(from_worker(1), ["words", "counts"]).operator is None
+    several = teller.tell(from_worker(1), ["words", "counts"])
+    assert several.operator is None
+    assert str(several).startswith("in one of words, counts: ZeroDivisionError: division by zero (test_stories.py")
+
+
+def in_worker(*lines: str) -> PythonException:
+    """What a Python worker says, inside what Spark says."""
+    inside = "\n".join(lines)
+    return PythonException(f"An exception was thrown from the Python worker:\n{inside}\nSQLSTATE: 38000")
+
+
+def test_any_error_of_a_worker_is_told_whatever_its_name_is(teller: Storyteller) -> None:
+    told = in_worker(
+        "Traceback (most recent call last):",
+        f'  File "{sysconfig.get_path("purelib")}/pyspark/worker.py", line 9, in main',
+        '  File "/home/me/jobs/checks.py", line 7, in check',
+        "    raise Nope(",
+        "checks.check.<locals>.Nope: not",
+        "at all",
+    )
+    assert str(teller.tell(told, ["counts"])) == "in operator counts: Nope: not (checks.py, line 7, in check)"
+
+
+def test_spark_s_own_error_in_a_worker_is_told(teller: Storyteller) -> None:
+    told = in_worker(
+        "Traceback (most recent call last):",
+        '  File "/x/site-packages/pyspark/worker.py", line 9, in main',
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [RESULT_COLUMN_NAMES_MISMATCH] Missing: t.",
+    )
+    assert str(teller.tell(told, ["counts"])) == (
+        "in operator counts: PySparkRuntimeError: [RESULT_COLUMN_NAMES_MISMATCH] Missing: t."
+    )
+
+
+def test_the_last_error_of_a_chain_is_told(teller: Storyteller) -> None:
+    told = in_worker(
+        "Traceback (most recent call last):",
+        '  File "/home/me/a.py", line 1, in read',
+        "KeyError: 'x'",
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "/home/me/a.py", line 3, in read',
+        "LookupError: no x here",
+    )
+    assert teller.tell(told, []).raised == "LookupError: no x here (a.py, line 3, in read)"
+
+
+@pytest.mark.parametrize(
+    ("context", "told"),
+    [
+        (f'== DataFrame ==\n"cast" was called from\n{__file__}:1\n', "test_stories.py, line 1"),
+        ("== SQL (line 1, position 1) ==\ncast(s as long) as n\n^^^^^^^^^^^^^^^\n", 'in "cast(s as long) as n"'),
+    ],
+)
+def test_a_value_that_an_expression_does_not_take(teller: Storyteller, context: str, told: str) -> None:
+    failure = NumberFormatException(
+        f"[CAST_INVALID_INPUT] The value 'x1' is malformed. SQLSTATE: 22018\n{context}"
+    )
+    assert str(teller.tell(failure, ["words", "counts"])) == (
+        f"in one of words, counts: [CAST_INVALID_INPUT] The value 'x1' is malformed. SQLSTATE: 22018 ({told})"
+    )
 
 
 def test_an_error_inside_spark_is_told_in_its_own_words(teller: Storyteller) -> None:
@@ -56,7 +147,7 @@ def test_an_error_inside_spark_is_told_in_its_own_words(teller: Storyteller) -> 
         "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch "
         "sink. Reason: An exception was raised by the Python Proxy. Return Message: "
         "Traceback (most recent call last):\n"
-        '  File "sink.py", line 109, in __call__\n'
+        f'  File "{errors.__file__}", line 109, in __call__\n'
         "tidelock.errors.BatchFailed: logs/counts: batch 0: org.apache.spark.SparkException: Job aborted due to "
         "stage failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 "
         "(TID 6) (127.0.0.1 executor driver): java.io.IOException: No space left on device\n"
@@ -69,7 +160,8 @@ def test_an_error_of_the_driver_keeps_its_type(teller: Storyteller) -> None:
     try:
         raise KeyError("no such table")
     except KeyError as error:
-        assert str(teller.tell(error, ["words", "counts"])) == "KeyError: 'no such table'"
+        told = str(teller.tell(error, ["words", "counts"]))
+        assert told.startswith("KeyError: 'no such table' (test_stories.py, line ")
 
 
 @pytest.mark.parametrize(
@@ -84,6 +176,27 @@ def test_an_error_of_the_driver_keeps_its_type(teller: Storyteller) -> None:
 )
 def test_some_failures_never_get_better(teller: Storyteller, failure: Exception, final: bool) -> None:
     assert teller.tell(failure).final is final
+
+
+def test_an_error_of_spark_in_the_driver_has_the_line_that_asked_for_it(teller: Storyteller) -> None:
+    """A long message is cut off, and never the line behind it."""
+    told = "[UNRESOLVED_COLUMN] No column `n`: " + "`a`, " * 200
+    error = str(teller.tell(raised_here(captured(AnalysisException, f"{told};\n'Project ['n]\n")), ["counts"]))
+    assert error.startswith("[UNRESOLVED_COLUMN] No column `n`: `a`, ")
+    assert error.endswith("(test_stories.py, line 45, in raised_here)")
+    assert "Project" not in error
+
+
+def test_an_error_without_a_class_of_spark_s_has_its_type(teller: Storyteller) -> None:
+    error = str(teller.tell(raised_here(captured(NumberFormatException, 'For input string: "xx"')), ["counts"]))
+    assert error == ('NumberFormatException: For input string: "xx" (test_stories.py, line 45, in raised_here)')
+
+
+def test_what_an_expression_does_not_take_is_told_before_the_line_that_asked_for_it(teller: Storyteller) -> None:
+    text = f'[DIVIDE_BY_ZERO] Division by zero.\n== DataFrame ==\n"divide" was called from\n{__file__}:1\n'
+    assert str(teller.tell(raised_here(captured(ArithmeticException, text)), ["counts"])).endswith(
+        "[DIVIDE_BY_ZERO] Division by zero. (test_stories.py, line 1)"
+    )
 
 
 def in_another_process(error: str) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pyspark import daemon
 
 from tidelock.spark import session
-from tidelock.spark.worker_daemon import MODULE, is_found
+from tidelock.spark.worker_daemon import MODULE, is_found, serve
 
 
 def lonely(folder: Path) -> str:
@@ -19,6 +21,27 @@ def lonely(folder: Path) -> str:
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     python.chmod(0o755)
     return str(python)
+
+
+@pytest.mark.parametrize("failure", [BrokenPipeError, ValueError])
+def test_a_worker_whose_task_was_ended_goes_without_a_word(
+    failure: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> int:
+        raise failure
+
+    left: list[int] = []
+    monkeypatch.setattr(daemon, "worker", work)
+    monkeypatch.setattr(daemon, "manager", lambda: daemon.worker(None, True))
+    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    if failure is ValueError:
+        with pytest.raises(ValueError):
+            serve()
+    else:
+        serve()
+    assert left == [1] * (failure is BrokenPipeError)
 
 
 def test_it_is_found_where_tidelock_is(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.state.cells import Cells, Versions, single, written
-from tidelock.state.fence import Fence
+from tidelock.state.fence import Claim, Fence
 from tidelock.state.operator import Shape
 from tidelock.state.rows import RowCodec
 from tidelock.state.store import BUCKETS, CellStore, Keys, Writes
@@ -39,12 +39,14 @@ def cells_held(client: Any, path: str) -> int:
 class Counts:
     """One run of the operator, which has taken the state over."""
 
-    def __init__(self, url: str, done: int = BEFORE_FIRST, *, create: bool = True) -> None:
+    def __init__(
+        self, url: str, done: int = BEFORE_FIRST, *, create: bool = True, before: Fence | None = None
+    ) -> None:
         self.store = CellStore(url)
         if create:
             self.store.create(HEADER, Epoch(done))
         self.done = done
-        self.fence: Fence = self.store.take_over("a run")
+        self.fence: Fence = self.store.take_over("a run", before)
         self.server = ""
 
     def begin(self, epoch: int, pinned: int | None = None, batch: int | None = None) -> None:
@@ -55,7 +57,7 @@ class Counts:
     def add(self, amounts: Mapping[str, int | None], *, batch: int | None = None) -> dict[str, int | None]:
         """A task: add to the counts of these keys, or forget them; what they are then."""
         number = self.fence.batch if batch is None else batch
-        return Adding(self.store, self.fence.token, number, amounts).run()
+        return Adding(self.store, self.fence.claim, number, amounts).run()
 
     def end(self) -> None:
         self.store.end(self.fence, self.server)
@@ -85,15 +87,20 @@ class Adding:
     """A task. What happens between its reading and its writing can be said with ``meanwhile``."""
 
     def __init__(
-        self, store: CellStore, token: int, batch: int, amounts: Mapping[str, int | None], meanwhile: object = None
+        self,
+        store: CellStore,
+        claim: Claim,
+        batch: int,
+        amounts: Mapping[str, int | None],
+        meanwhile: object = None,
     ) -> None:
-        self._store, self._token, self._batch = store, token, batch
+        self._store, self._claim, self._batch = store, claim, batch
         self._names = sorted(amounts, key=bucket)
         self._amounts = amounts
         self._meanwhile = meanwhile
 
     def run(self) -> dict[str, int | None]:
-        return self._store.change(self._token, self._batch, keys_of(self._names), self._compute)
+        return self._store.change(self._claim, self._batch, keys_of(self._names), self._compute)
 
     def _compute(self, fence: Fence, stored: pa.BinaryArray) -> tuple[Writes, dict[str, int | None]]:
         cells = Cells(stored)

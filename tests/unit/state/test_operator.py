@@ -31,7 +31,7 @@ class Task:
         self.store.create(b"header", BEFORE_FIRST)
         fence = replace(self.store.take_over("a run"), batch=0, begun=0, watermark=watermark)
         self.store.begin(fence, BEFORE_FIRST)
-        self.operator = CachedOperator(url, fence.token, Shape(KEYS, values, expiry), change)
+        self.operator = CachedOperator(url, fence.claim, Shape(KEYS, values, expiry), change)
 
     def process(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
         given = pa.Table.from_pylist([{BUCKET: 7, **row} for row in rows], ROWS)

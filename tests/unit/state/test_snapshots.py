@@ -196,7 +196,7 @@ def test_a_snapshot_is_given_up_when_another_run_takes_over(redis_url: str, snap
 
 def test_a_snapshot_that_fails_leaves_the_one_before(redis_servers: RedisServers, snapshots: Snapshots) -> None:
     server = redis_servers.start(appendonly="yes", appendfsync="always")
-    counts = Counts(f"{server.url}/x?timeout=0.2")
+    counts = Counts(f"{server.url}/x?timeout=2")
     counts.run(0, MANY)
     counts.run(1, MANY, pinned=0)
     take(snapshots, counts, 0)

@@ -116,7 +116,7 @@ def test_tasks_of_one_batch_do_not_wait_for_each_other(redis_url: str) -> None:
     both_have_read = Barrier(2, timeout=20)
     names = [f"key {i}" for i in range(100)]
     halves = [dict.fromkeys(names[:50], 1), dict.fromkeys(names[50:], 2)]
-    tasks = [Adding(counts.store, counts.fence.token, 0, half, both_have_read.wait) for half in halves]
+    tasks = [Adding(counts.store, counts.fence.claim, 0, half, both_have_read.wait) for half in halves]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda task: task.run(), tasks))
     assert counts.counts(names) == halves[0] | halves[1]
@@ -158,7 +158,7 @@ def test_a_newer_run_shuts_the_older_one_out(server: RedisServer) -> None:
     with pytest.raises(Fenced):
         old.begin(1)
     with pytest.raises(Fenced):
-        old.store.held(old.fence.token, 1)
+        old.store.held(old.fence.claim, 1)
     assert everything(server) == before
     new.done = 0
     new.run(1, {"key 0": 5})
@@ -183,7 +183,7 @@ def test_what_was_read_before_the_fence_changed_is_not_written(server: RedisServ
             counts.store.clear()
         left.update(everything(server))
 
-    task = Adding(counts.store, counts.fence.token, 1, MANY, change)
+    task = Adding(counts.store, counts.fence.claim, 1, MANY, change)
     with pytest.raises(BackendUnavailable if how == "clear" else Fenced):
         task.run()
     assert everything(server) == left
@@ -193,7 +193,7 @@ def test_a_batch_that_begins_again_wakes_no_old_task(server: RedisServer) -> Non
     """The same batch of the same run: what was read before it began again is read again, and counts once."""
     counts = Counts(f"{server.url}/x")
     counts.begin(0)
-    task = Adding(counts.store, counts.fence.token, 0, MANY, lambda: counts.begin(0))
+    task = Adding(counts.store, counts.fence.claim, 0, MANY, lambda: counts.begin(0))
     with pytest.raises(BackendUnavailable, match="its fence has changed while a task ran"):
         task.run()
     counts.add(MANY)

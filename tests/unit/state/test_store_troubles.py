@@ -9,7 +9,8 @@ from tests.redis_servers import RedisServer, RedisServers
 from tests.unit.state.counting import Adding, Counts
 from tests.waiting import eventually
 
-from tidelock.errors import BackendUnavailable
+from tidelock.errors import BackendUnavailable, Fenced
+from tidelock.state.wire import command
 
 MANY = {f"key {i}": 1 for i in range(300)}
 TIMEOUT = 0.5
@@ -65,6 +66,21 @@ def test_a_server_that_came_back_with_older_data_is_refused(redis_servers: Redis
     assert counts.counts(list(MANY)) == dict.fromkeys(MANY, 2)
 
 
+def test_a_server_that_does_not_say_of_its_replicas_is_told_by_its_process(
+    redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some managed ones do."""
+    monkeypatch.setattr("tidelock.state.store._WHICH_SERVER", (command("INFO", "server"),))
+    server = redis_servers.start(appendonly="yes", appendfsync="always")
+    counts = Counts(f"{server.url}/x")
+    counts.run(0, MANY)
+    counts.begin(1)
+    server.restart()
+    with pytest.raises(BackendUnavailable, match="it restarted, or was replaced"):
+        counts.end()
+    counts.run(1, MANY)
+
+
 def test_a_restart_between_two_batches_does_no_harm(redis_servers: RedisServers) -> None:
     server = redis_servers.start(appendonly="yes", appendfsync="always")
     counts = Counts(f"{server.url}/x")
@@ -85,7 +101,7 @@ def test_a_task_whose_connection_breaks_begins_again(redis_servers: RedisServers
             with server.client() as client:
                 cuts.append(client.client_kill_filter(_type="normal", skipme=True))
 
-    Adding(counts.store, counts.fence.token, 0, MANY, cut_once).run()
+    Adding(counts.store, counts.fence.claim, 0, MANY, cut_once).run()
     assert cuts == [1]
     assert counts.counts(list(MANY)) == MANY
 
@@ -103,7 +119,7 @@ def test_a_full_server_takes_nothing_until_there_is_room(redis_servers: RedisSer
         began = time.monotonic()
         with pytest.raises(BackendUnavailable, match="the server has no memory left, and nothing was changed"):
             counts.add(MANY)
-        assert TIMEOUT <= time.monotonic() - began < TIMEOUT + 5
+        assert TIMEOUT <= time.monotonic() - began < TIMEOUT + 60
         assert counts.counts(list(MANY)) == MANY
         client.config_set("maxmemory", 0)
     counts.add(MANY)
@@ -125,7 +141,7 @@ def test_room_that_is_made_in_time_is_used(redis_servers: RedisServers) -> None:
 
     with server.client() as client:
         client.config_set("maxmemory", used_memory(server) // 2)
-    Adding(counts.store, counts.fence.token, 0, MANY, make_room).run()
+    Adding(counts.store, counts.fence.claim, 0, MANY, make_room).run()
     assert len(tried) == 3
     assert counts.counts(list(MANY)) == MANY
 
@@ -158,7 +174,7 @@ def test_what_a_hanging_server_does_when_it_wakes_up_counts_once(redis_servers: 
     counts = Counts(f"{server.url}/x?timeout={TIMEOUT}")
     counts.begin(0)
     with pytest.raises(BackendUnavailable):
-        Adding(counts.store, counts.fence.token, 0, few, server.pause).run()
+        Adding(counts.store, counts.fence.claim, 0, few, server.pause).run()
     server.resume()
     eventually(lambda: counts.counts(list(few)) == few, "the writes have arrived")
     counts.add(few)
@@ -206,3 +222,99 @@ def test_a_batch_does_not_end_without_its_replica(redis_servers: RedisServers) -
     primary.await_replica(replica)
     counts.run(0, MANY)
     assert counts.counts(list(MANY)) == MANY
+
+
+# -- fail-overs
+
+
+class Pair:
+    """A primary and its replica, which stays behind from some moment on. The primary comes back with less."""
+
+    def __init__(self, servers: RedisServers) -> None:
+        self.primary = servers.start()
+        self.replica = servers.replica(self.primary)
+        self.url = f"{self.primary.url}/x"
+
+    def copied(self) -> None:
+        """The replica has all so far, and nothing of what follows."""
+        self.primary.copied(self.replica)
+
+    def fail_over_twice(self) -> None:
+        """To the replica and back: the primary is the same process, with the data of the replica."""
+        self.primary.fall_back_to(self.replica)
+
+
+@pytest.fixture
+def pair(redis_servers: RedisServers) -> Pair:
+    return Pair(redis_servers)
+
+
+def test_a_batch_fails_if_its_server_was_replaced_and_is_back(pair: Pair) -> None:
+    counts = Counts(pair.url)
+    counts.run(0, MANY)
+    counts.begin(1)
+    pair.copied()
+    counts.add(MANY)
+    pair.fail_over_twice()
+    counts.add({"late": 1})
+    with pytest.raises(BackendUnavailable, match="it restarted, or was replaced, while epoch 1 was computed"):
+        counts.end()
+    counts.run(1, {**MANY, "late": 1})
+    assert counts.counts([*MANY, "late"]) == {**dict.fromkeys(MANY, 2), "late": 1}
+
+
+def test_a_copy_does_not_count_if_its_server_was_replaced_and_is_back(pair: Pair) -> None:
+    counts = Counts(pair.url)
+    counts.run(0, MANY)
+    counts.begin(1, pinned=0)
+    counts.store.check_pinned(counts.fence, counts.server)
+    pair.copied()
+    pair.fail_over_twice()
+    with pytest.raises(BackendUnavailable, match="it restarted, or was replaced, while epoch 0 was copied"):
+        counts.store.check_pinned(counts.fence, counts.server)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_run_whose_take_over_was_lost_is_not_fenced(pair: Pair, lost: int) -> None:
+    before = Counts(pair.url)
+    before.run(0, MANY)
+    pair.copied()
+    counts = [Counts(pair.url, 0, create=False) for _ in range(lost)][-1]
+    counts.begin(1)
+    pair.fail_over_twice()
+    for step in (lambda: counts.add(MANY), counts.end, lambda: counts.begin(1)):
+        with pytest.raises(BackendUnavailable, match="that this run has taken it over"):
+            step()
+    again = Counts(pair.url, 0, create=False)
+    again.run(1, MANY)
+    assert again.counts(list(MANY)) == dict.fromkeys(MANY, 2)
+    with pytest.raises(Fenced):
+        counts.begin(1)
+    with pytest.raises(Fenced):
+        before.begin(2)
+
+
+def test_a_run_that_loaded_a_snapshot_and_whose_take_over_was_lost_is_not_fenced(pair: Pair) -> None:
+    before = Counts(pair.url)
+    before.run(0, MANY)
+    pair.copied()
+    before.store.clear()
+    counts = Counts(pair.url, before=before.fence)
+    counts.begin(0)
+    pair.fail_over_twice()
+    with pytest.raises(BackendUnavailable, match="that this run has taken it over"):
+        counts.add(MANY)
+
+
+def test_a_task_whose_batch_the_server_has_forgotten_is_not_fenced(pair: Pair) -> None:
+    counts = Counts(pair.url)
+    counts.run(0, MANY)
+    pair.copied()
+    counts.begin(1)
+    pair.fail_over_twice()
+    with pytest.raises(BackendUnavailable, match="it has forgotten that batch 1 has begun"):
+        counts.add(MANY)
+    counts.run(1, MANY)
+    with pytest.raises(Fenced, match="batch 0 is over, batch 1 has begun"):
+        counts.add(MANY, batch=0)
+    assert counts.counts(list(MANY)) == dict.fromkeys(MANY, 2)

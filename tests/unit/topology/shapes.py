@@ -11,6 +11,7 @@ WINDOW = Traits(stateful=True, event_time=True)
 FUNCTION = Traits(stateful=True, function=True)
 TIMED_FUNCTION = Traits(stateful=True, event_time=True, function=True)
 CLOCK = Traits(watermark=True)
+GROUPED = Traits(grouped=True)
 
 
 def source(name: str, **settings: Any) -> Node:

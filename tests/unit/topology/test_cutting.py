@@ -1,5 +1,7 @@
 """The rules of cutting, one by one, and the four substructures of Segment Backup, section 3.3."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.topology.shapes import (
     CLOCK,
@@ -22,6 +24,7 @@ from tidelock.topology import Input, Plan, Traits, cut
 
 SPLIT = (source("a"), operator("b", "a"), operator("c", "b"), operator("d", "b"), sink("y", "c"), sink("z", "d"))
 MERGE = (source("a"), source("b"), operator("c", "a"), operator("d", "c", "b"), sink("z", "d"))
+SILENT = Traits(silenced=frozenset("b"))
 LOOP = (source("a"), operator("b", "a", "c"), operator("c", "b"), sink("z", "c"))
 
 
@@ -256,7 +259,8 @@ def test_a_log_carries_the_watermark_of_its_ancestors() -> None:
     assert "dz" not in groups(cut(topology, plan, {"d": WINDOW}))
     cutting = cut(topology, plan, {"d": WINDOW, "b": CLOCK})
     assert why(cutting, "d").endswith("d would have to wait for that of l")
-    assert not [one for one in cut(topology, plan, {"d": WINDOW, "a": CLOCK}).cuts if one.log == "d"]
+    for none in ({"a": CLOCK}, {"b": replace(CLOCK, mute=True)}, {"b": CLOCK, "l": SILENT}):
+        assert not [one for one in cut(topology, plan, {"d": WINDOW, **none}).cuts if one.log == "d"]
 
 
 def test_a_back_edge_carries_no_event_time() -> None:
@@ -272,6 +276,15 @@ def test_a_watermark_is_declared_once() -> None:
         PipelineError, match=r"operator d declares a watermark, but b before it .* declare it once"
     ):
         cut_one(chain(), b=CLOCK, d=CLOCK)
+
+
+def test_a_watermark_that_does_not_get_through_is_declared_again_behind() -> None:
+    hidden = replace(TIMED_FUNCTION, silenced=frozenset("b"))
+    cut_one(chain(), b=CLOCK, c=hidden, d=CLOCK)
+    inside = replace(CLOCK, silenced=frozenset("c"), apart=frozenset("c"))
+    cut_one(chain(), b=CLOCK, d=inside)
+    with pytest.raises(PipelineError, match="operator d declares a watermark, but c before it"):
+        cut_one(chain(), b=CLOCK, c=replace(CLOCK, apart=frozenset("b")), d=CLOCK)
 
 
 # -- rule 9: dead letters

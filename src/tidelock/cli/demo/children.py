@@ -1,12 +1,11 @@
-"""The process of the demo: the command `tidelock run`, in a process group of its own.
+"""The process of the demo: the command `tidelock run`, in a session of its own.
 
-A group of its own means that a kill hits the Python process and its JVM at the same instant, as the loss of a
+A session of its own means that a kill hits the Python process and its JVM at the same instant, as the loss of a
 machine would, and that Ctrl-C in the terminal reaches only us.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tidelock.cli.demo.leash import kill_session, session_members
 from tidelock.errors import BatchFailed
 
 _TAIL_LINES = 25
@@ -45,7 +45,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process, and the process group."""
+        """The process, and the session."""
         return self._process.pid
 
     @property
@@ -65,9 +65,9 @@ class Child:
         return code == 0
 
     def kill(self) -> None:
-        """SIGKILL for the whole process group; it is gone when this returns. Nothing happens if it was."""
+        """SIGKILL for the whole session; it is gone when this returns. Nothing happens if it was."""
         if not self._gone:
-            self._signal(signal.SIGKILL)
+            kill_session(self.pid)
             self._process.wait()
             self._stdin.close()
             self._gone = True
@@ -75,17 +75,9 @@ class Child:
     def see_off(self) -> None:
         """Let a process that has ended by itself take along what it had started: its JVM needs a moment."""
         deadline = time.monotonic() + _LAST_BREATH
-        while self._signal(0) and time.monotonic() < deadline:
+        while session_members(self.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.kill()
-
-    def _signal(self, number: int) -> bool:
-        """Whether anybody is left in the group to get it."""
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
 
     def _tail(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]

@@ -85,6 +85,15 @@ class EmbeddedTree(Tree):
     def from_url(cls, url: str, session_timeout: float) -> EmbeddedTree:
         """Open ``embedded:/absolute/file.db`` (or ``embedded:///absolute/file.db``).
 
+        Raises:
+            PipelineError: the URL is malformed.
+        """
+        return cls.at(url)(session_timeout)
+
+    @classmethod
+    def at(cls, url: str) -> Callable[[float], EmbeddedTree]:
+        """What opens the tree at a URL, for a session timeout; the URL has been checked.
+
         The path is taken as it is written, without percent escapes.
 
         Raises:
@@ -96,7 +105,7 @@ class EmbeddedTree(Tree):
             raise PipelineError(
                 f"malformed URL {url!r}: write embedded:/absolute/file.db, a file on this machine and no options"
             )
-        return cls(path, session_timeout=session_timeout)
+        return lambda session_timeout: cls(path, session_timeout=session_timeout)
 
     def create(
         self,

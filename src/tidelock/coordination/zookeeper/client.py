@@ -74,7 +74,17 @@ class ZooKeeperTree(Tree):
         Raises:
             PipelineError: the URL is malformed.
         """
-        return cls(parse(url), session_timeout=session_timeout)
+        return cls.at(url)(session_timeout)
+
+    @classmethod
+    def at(cls, url: str) -> Callable[[float], ZooKeeperTree]:
+        """What opens the tree at a URL, for a session timeout; the URL has been checked.
+
+        Raises:
+            PipelineError: the URL is malformed.
+        """
+        location = parse(url)
+        return lambda session_timeout: cls(location, session_timeout=session_timeout)
 
     def create(
         self,

@@ -1,4 +1,4 @@
-"""What a ZooKeeper URL says. Pure.
+"""What a ZooKeeper URL says.
 
     zookeeper://[user:password@]host[:port][,host[:port]...][/path][?timeout=seconds]
 
@@ -10,12 +10,13 @@ gives up (default 10). A user and a password make nodes that only this user can 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlsplit
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from tidelock.coordination.paths import check_path
+from tidelock.credentials import taken
 from tidelock.errors import PipelineError
-from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout
+from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout, split
 
 __all__ = ["Location", "parse"]
 
@@ -36,8 +37,6 @@ class Location:
 
     hosts: tuple[tuple[str, int], ...]
     root: str = _ROOT
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
     timeout: float = _TIMEOUT
 
     @property
@@ -47,31 +46,24 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """The URL for people: without the password."""
-        who = f"{quote(self.user, safe='')}:***@" if self.user else ""
+        """The URL that `parse` reads, and for people; it holds no credentials."""
         options = "" if self.timeout == _TIMEOUT else f"?timeout={self.timeout:g}"
-        return f"zookeeper://{who}{self.addresses}{quote(self.root)}{options}"
+        return f"zookeeper://{self.addresses}{quote(self.root)}{options}"
 
 
 def parse(url: str) -> Location:
-    """The place that `url` names.
+    """The place that `url` names; credentials in it are kept in this process's memory.
 
     Raises:
         PipelineError: it is not a ZooKeeper URL; the message says what is wrong with it.
     """
-    parts = urlsplit(url)
+    parts = split(taken(url))
     if parts.scheme != "zookeeper" or not parts.netloc or parts.fragment:
         raise PipelineError(f"{masked(url)} is not the URL of a ZooKeeper ensemble: write {_EXAMPLE}")
-    who, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = who.partition(":")
-    if bool(user) != bool(password):
-        raise PipelineError(f"{masked(url)}: a user needs a password: write zookeeper://user:password@host:2181")
     options = parse_options(url, parts.query, {"timeout"}, "ZooKeeper")
     return Location(
-        hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in hosts.split(",")),
+        hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in parts.netloc.split(",")),
         root=_root(url, unquote(parts.path)),
-        user=unquote(user) or None,
-        password=unquote(password) or None,
         timeout=parse_timeout(url, options.get("timeout", str(_TIMEOUT))),
     )
 

@@ -38,7 +38,8 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from tidelock.coordination.errors import SessionExpired
 from tidelock.coordination.zookeeper.location import Location
-from tidelock.errors import BackendUnavailable
+from tidelock.credentials import HINT, Credentials, credentials_for
+from tidelock.errors import BackendUnavailable, PipelineError
 
 __all__ = ["ConnectionLost", "NoAnswer", "Session"]
 
@@ -92,6 +93,18 @@ class _LastSession(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*args, **kwargs)
 
 
+def _who(location: Location) -> Credentials | None:
+    """Who we are there; ZooKeeper knows no user without a password.
+
+    Raises:
+        PipelineError: one of the two is missing.
+    """
+    who = credentials_for(location.shown)
+    if who is not None and (not who.user or who.password is None):
+        raise PipelineError(f"{location.shown}: a user needs a password, and a password a user: {HINT}")
+    return who
+
+
 class Session:
     """The session of one client. Thread-safe; `over` is set once it has ended, for whatever reason."""
 
@@ -110,13 +123,14 @@ class Session:
         self._closing = threading.Lock()
         self._closed = False
         self.id = ""
+        who = _who(location)
         self._kazoo = KazooClient(
             hosts=",".join([location.addresses] * math.ceil(_ATTEMPTS / len(location.hosts))),
             timeout=min(max(timeout, _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT),
             handler=_LastSession(self.over),
             connection_retry=KazooRetry(max_tries=-1, delay=_FIRST_PAUSE, max_delay=_LONGEST_PAUSE),
-            auth_data=[("digest", f"{location.user}:{location.password}")] if location.user else None,
-            default_acl=CREATOR_ALL_ACL if location.user else None,
+            auth_data=[("digest", f"{who.user}:{who.password}")] if who else None,
+            default_acl=CREATOR_ALL_ACL if who else None,
         )
         self._kazoo.add_listener(self._hear)
         self._kazoo.start_async()
@@ -138,10 +152,10 @@ class Session:
             raise SessionExpired(self.location.shown)
 
     def end(self) -> None:
-        """Note that the session is over."""
-        self.over.set()
-        self._connected.set()  # who waits for a connection waits in vain
-        self._on_end()
+        """Note that the session is over, and let kazoo go: without that it tries to connect for ever."""
+        self._note_the_end()
+        # Not here: kazoo tells us of losses on a thread that has to end before it is stopped.
+        threading.Thread(target=self.close, name="tidelock-zookeeper-end", daemon=True).start()
 
     def ask(self, send: Send, until: float) -> list[Any]:
         """Ask once and return the answers.
@@ -196,7 +210,7 @@ class Session:
 
     def close(self) -> None:
         """End the session; a server that does not answer is left to find out by itself. Idempotent."""
-        self.end()
+        self._note_the_end()
         with self._closing:
             if self._closed:
                 return
@@ -206,6 +220,11 @@ class Session:
                 self._kazoo.close()
             except (KazooException, OSError) as error:
                 _LOGGER.warning("session with %s is left to expire: %s", self.location.shown, error)
+
+    def _note_the_end(self) -> None:
+        self.over.set()
+        self._connected.set()  # who waits for a connection waits in vain
+        self._on_end()
 
     def _await_connection(self, until: float) -> None:
         self.require()

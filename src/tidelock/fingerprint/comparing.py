@@ -1,0 +1,81 @@
+"""What differs between two fingerprints, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from tidelock.fingerprint.code import Part
+from tidelock.fingerprint.source import SOURCE
+
+_LONGEST = 90
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What tells two fingerprints apart; false if nothing does."""
+
+    changed: tuple[str, ...] = ()
+    """What has changed, one phrase each."""
+    unknown: tuple[str, ...] = ()
+    """What cannot be compared: functions without their source that ran under another Python before."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.unknown)
+
+
+def compare(old: Sequence[Part], new: Sequence[Part]) -> Difference:
+    """Compare the parts of two fingerprints, by their names."""
+    before, after = {part.name: part for part in old}, {part.name: part for part in new}
+    pairs = [(before[name], part) for name, part in after.items() if name in before]
+    apart = [now.name for was, now in pairs if was.form != now.form and _is_code(was, now)]
+    other = [(was, now) for was, now in pairs if was.digest != now.digest and now.name not in apart]
+    changed = [_told(was, now) for was, now in other]
+    changed += [f"{name} is not used any more" for name in before if name not in after]
+    changed += [f"{name} is used now" for name in after if name not in before]
+    return Difference(tuple(changed), tuple(apart))
+
+
+def _is_code(*parts: Part) -> bool:
+    return all(part.form == SOURCE or part.form.startswith("bytecode") for part in parts)
+
+
+def _told(old: Part, new: Part) -> str:
+    if not _is_code(old, new):
+        if old.shown == new.shown:
+            return f"{new.name} has another value"
+        return f"{new.name} was {shortened(old.shown)}, is {shortened(new.shown)}"
+    if old.shown == new.shown:
+        return f"function {new.name} has changed" + (" in a text" if new.form == SOURCE else "")
+    return f"function {new.name}: {first_change(old.shown.splitlines(), new.shown.splitlines())}"
+
+
+def first_change(old: Sequence[str], new: Sequence[str]) -> str:
+    """The first lines that differ.
+
+    >>> first_change(["x = 1", "return x"], ["x = 2", "return x"])
+    '`x = 1` is now `x = 2`'
+    """
+    for what, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        was, now = (" ".join(" ".join(part).split()) for part in (old[i1:i2], new[j1:j2]))
+        if what == "replace":
+            return "`{}` is now `{}`".format(*_around_change(was, now))
+        if what != "equal":
+            return f"`{shortened(now)}` is new" if what == "insert" else f"`{shortened(was)}` is gone"
+    return "its order has changed"
+
+
+def _around_change(old: str, new: str) -> tuple[str, str]:
+    """Two texts, both shortened to where they differ."""
+    if max(len(old), len(new)) <= _LONGEST:
+        return old, new
+    same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(0, same - _LONGEST // 3)
+    before = "…" if start else ""
+    return shortened(f"{before}{old[start:]}"), shortened(f"{before}{new[start:]}")
+
+
+def shortened(text: str) -> str:
+    """A text that fits into a line."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

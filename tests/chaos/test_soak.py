@@ -1,0 +1,149 @@
+"""Ten minutes of a healthy run with small epochs: nothing ends it, nothing grows, and the results are right.
+
+It has state with Spark and in a cache, and is copied to a backup all the while. The job measures itself again and
+again: the process of the driver, its JVM, and the Python processes of sources and workers that live as long. The
+second half of the run is what counts: what its beginning (the third quarter) and its end (the last quarter)
+usually have must be the same, but for a margin, which does not depend on how fast the machine is.
+TIDELOCK_SOAK_SECONDS sets how long it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import pytest
+from tests.chaos.soak_job import KEYS, ROWS
+from tests.redis_servers import RedisServer, RedisServers
+from tests.waiting import eventually
+
+from tidelock.cli.demo.leash import kill_session
+from tidelock.runtime.home import Home
+from tidelock.runtime.status import status
+
+SECONDS = float(os.environ.get("TIDELOCK_SOAK_SECONDS", "600"))
+PATIENCE = 600
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+
+MARGINS = {
+    "memory of Python": (0.05, 4 * MIB),
+    "memory of sources": (0.05, 4 * MIB),
+    "memory of workers": (0.05, 8 * MIB),
+    "memory of Java": (0.05, 8 * MIB),
+    "memory of the cache": (0.05, MIB),
+    "threads of Python": (0.0, 4),
+    "threads of sources": (0.0, 4),
+    "threads of workers": (0.0, 8),
+    "threads of Java": (0.0, 8),
+    "handles of Python": (0.0, 8),
+    "handles of sources": (0.0, 8),
+    "handles of workers": (0.0, 16),
+    "handles of Java": (0.0, 32),
+    "processes of Python": (0.0, 0),
+    "processes of sources": (0.0, 1),
+    "processes of workers": (0.0, 2),
+    "processes of Java": (0.0, 0),
+    "files in the home": (0.10, 32),
+    "files in the backup": (0.10, 32),
+}
+"""By how much the end may be above the beginning: a share of it, and some more."""
+
+SETTINGS = {
+    # What Spark remembers of old batches, for itself and for its own pages, is bounded too; so that the bounds are
+    # reached long before the second half, they are lower here.
+    "spark.sql.streaming.minBatchesToRetain": 10,
+    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+    "spark.sql.ui.retainedExecutions": 20,
+    "spark.ui.retainedJobs": 20,
+    "spark.ui.retainedStages": 20,
+    "spark.ui.retainedTasks": 200,
+    "spark.sql.shuffle.partitions": 2,
+}
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(SECONDS + 1800)]
+
+
+class Soak:
+    """The process of the job, its home, and the database that it fills."""
+
+    def __init__(self, place: Path, server: RedisServer) -> None:
+        self.place = place
+        self.home = Home(place / "home")
+        conf = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+        job = str(ROOT / "tests" / "chaos" / "soak_job.py")
+        command = [sys.executable, "-m", "tidelock", "run", job, "--home", str(place / "home"), "--plan", "each"]
+        command += ["--backup", str(place / "backup"), "--cache", f"{server.url}/soak"]
+        told = {"TIDELOCK_SOAK_PLACE": str(place), "TIDELOCK_SOAK_CACHE": server.url}
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        with (place / "job.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--json", *conf],
+                env={**os.environ, "PYTHONPATH": paths, **told},
+                cwd=place,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def ask(self, query: str) -> list[tuple[float, ...]]:
+        with closing(sqlite3.connect(self.place / "soak.db")) as database:
+            return database.execute(query).fetchall()
+
+    def measures(self) -> dict[str, list[tuple[float, int]]]:
+        """By name, what was measured and when, in order."""
+        found = defaultdict(list)
+        if (self.place / "soak.db").exists():
+            for at, name, value in self.ask("SELECT at, name, value FROM measures ORDER BY at"):
+                found[str(name)].append((float(at), int(value)))
+        return found
+
+    def has_run_for(self) -> float:
+        """The seconds for which it has run; it must not have ended."""
+        assert self.process.poll() is None, f"it has ended: {(self.place / 'job.log').read_text()[-3000:]}"
+        times = [at for measured in self.measures().values() for at, _ in measured]
+        if times:
+            assert status(self.home)["state"] == "running"
+        return times[-1] - times[0] if times else 0.0
+
+
+def test_nothing_grows_and_nothing_ends_a_healthy_run(tmp_path: Path, redis_servers: RedisServers) -> None:
+    soak = Soak(tmp_path, redis_servers.start())
+    try:
+        eventually(lambda: soak.has_run_for() > 0, "it runs", patience=300)
+        eventually(lambda: soak.has_run_for() >= SECONDS, "the time is over", patience=SECONDS + 120)
+        stop = [sys.executable, "-m", "tidelock", "stop", "--home", str(soak.home.root)]
+        # A slow machine has as many epochs to finish as its logs may hold.
+        subprocess.run(stop, check=True, capture_output=True, timeout=PATIENCE)
+        assert soak.process.wait(PATIENCE) == 0
+    finally:
+        kill_session(soak.process.pid)
+    # A slow machine is told that it is one, and nothing else happens.
+    kinds = {event["kind"] for event in soak.home.events()} - {"interval too short"}
+    assert kinds == {"run started", "stop asked", "run ended"}, "nothing failed"
+
+    last = min(segment["epoch"] for segment in status(soak.home)["segments"])
+    numbers = range((last + 1) * ROWS)
+    by_key = {key: numbers[key::KEYS] for key in range(KEYS)}
+    expected = {key: (len(some), sum(some)) for key, some in by_key.items()}
+    for table in ("sums", "cached"):
+        found = {key: (n, total) for key, n, total in soak.ask(f"SELECT key, n, total FROM {table}")}
+        assert found == expected, table
+
+    grown = {}
+    for name, measured in soak.measures().items():
+        share, more = MARGINS[name]
+        began, ended = measured[0][0], measured[-1][0]
+        # Medians: a measure may come in the middle of a batch, and what a leak has taken it keeps.
+        third = median(v for at, v in measured if 0.5 <= (at - began) / (ended - began) < 0.75)
+        fourth = median(v for at, v in measured if (at - began) / (ended - began) >= 0.75)
+        print(f"{name}: {measured[0][1]:,} at first, {third:,}, then {fourth:,}")
+        if fourth > third * (1 + share) + more:
+            grown[name] = [v for _, v in measured]
+    assert grown == {}, f"after {last} epochs in {ended - began:.0f} s"
