@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.kafka_servers import KafkaServer, KafkaServers
 from tests.redis_servers import RedisServer, RedisServers
+from tests.tree_clients import client_threads
 from tests.waiting import eventually
-from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers, kazoo_threads
+from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
 
 from tidelock.credentials import FILE, PASSWORDS, forget
 
@@ -45,9 +46,9 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def clients_end() -> Iterator[None]:
-    """See that no client of ZooKeeper outlives its tests: it would disturb others, as it would a user's job."""
+    """See that no client of a shared tree outlives its tests: it would disturb others, and a user too."""
     yield
-    eventually(lambda: not kazoo_threads(), "no client of ZooKeeper is left behind")
+    eventually(lambda: not client_threads(), "no client of a shared tree is left behind")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -40,11 +39,6 @@ def class_path() -> str:
 def java() -> str:
     """The path of a Java, installed if there is none."""
     return f"{_output('java.sh')}/bin/java"
-
-
-def kazoo_threads() -> list[str]:
-    """The threads in which clients of this process keep up their connections."""
-    return [thread.name for thread in threading.enumerate() if "zk_loop" in thread.name]
 
 
 class ZooKeeperServer:

@@ -451,9 +451,8 @@ class NamesContract(_Clients):
 
     def test_who_was_cut_off_comes_back_under_its_name(self, backend: Backend, tree: Tree) -> None:
         known, own = Directory(tree), Job("job", "/homes/1", "1", {}, ())
-        lost = backend.open()
-        Directory(lost).enter(own)
-        with backend.open() as again:
+        with backend.open() as lost, backend.open() as again:
+            Directory(lost).enter(own)
             Directory(again).enter(own)
             backend.expire(lost)
             assert known.is_alive("job")

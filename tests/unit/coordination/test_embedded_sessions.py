@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.tree_clients import client_threads
 
 from tidelock.coordination import EmbeddedTree, SessionExpired
 from tidelock.coordination.embedded.database import Database
@@ -123,9 +124,10 @@ def test_heartbeats_renew_in_real_time(tmp_path: Path) -> None:
 
 
 def test_closing_leaves_no_threads(tmp_path: Path) -> None:
+    before = client_threads()
     tree = EmbeddedTree(tmp_path / "tree.db")
+    tree.watch("/n", lambda _: None)
+    assert len(client_threads() - before) == 2, "a heartbeat and a watch"
     tree.close()
     tree.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidelock-")], (
-        "threads are left over"
-    )
+    assert client_threads() <= before, "threads are left over"

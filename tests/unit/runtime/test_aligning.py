@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 from tidelock.alignment.directory import Directory, Job, Subject
 from tidelock.alignment.machine import CatchUp, Source, State
-from tidelock.coordination import Lease, open_tree
+from tidelock.coordination import EmbeddedTree, Lease, open_tree
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.log import EpochLog
@@ -47,6 +47,16 @@ def aligner(home: Home, log: EpochLog, aligned: tuple[str, ...] = ()) -> Aligner
 
 def full(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def closing_badly(close: Callable[[EmbeddedTree], None]) -> Callable[[EmbeddedTree], None]:
+    """What closes a tree, and fails nevertheless."""
+
+    def closes(tree: EmbeddedTree) -> None:
+        close(tree)
+        raise ZeroDivisionError("nobody has thought of this")
+
+    return closes
 
 
 def kept(home: Home) -> Source | None:
@@ -291,7 +301,7 @@ def test_a_session_that_cannot_be_closed_is_left(
         raise ZeroDivisionError("nobody has thought of this")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(speaking._tree), "close", broken)
+        patch.setattr(EmbeddedTree, "close", closing_badly(EmbeddedTree.close))
         patch.setattr(Directory, "command", broken)
         eventually(lambda: spoken(home, "alignment failed"), "it is told")
         eventually(lambda: speaking._tree is None, "it is left")
@@ -365,6 +375,6 @@ def test_a_shared_subject_that_another_job_has_taken_over_is_let_go_whatever_fai
     publish(writer, covers(1), [2])
     with monkeypatch.context() as patch:
         patch.setattr(Lease, "release", broken)
-        patch.setattr(type(shared._tree), "close", broken)
+        patch.setattr(EmbeddedTree, "close", closing_badly(EmbeddedTree.close))
         shared._look()
     assert shared._combiner is shared._tree is None
