@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelock.fingerprint.code import Part, fingerprint
+from tidelock.fingerprint.code import fingerprint
 from tidelock.fingerprint.comparing import compare
+from tidelock.fingerprint.parts import Part
 from tidelock.fingerprint.source import SOURCE
 
 LOCALS = ("a", "b", "c")

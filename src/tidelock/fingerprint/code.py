@@ -16,21 +16,24 @@ program is too deep for Python.
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet
-from dataclasses import dataclass, replace
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from dataclasses import replace
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from tidelock.fingerprint.annotations import annotations_of
 from tidelock.fingerprint.classes import attributes, functions_of, options
-from tidelock.fingerprint.contents import fields_of
+from tidelock.fingerprint.contents import fields_of, is_looked_into_later, later_fields_of
+from tidelock.fingerprint.modules import assigned, chains, module_at
 from tidelock.fingerprint.owners import Owners, folder_of
+from tidelock.fingerprint.parts import NAME, RULES, VALUE, Part
 from tidelock.fingerprint.references import defined, looked_up, references
-from tidelock.fingerprint.source import Sources, digest
+from tidelock.fingerprint.source import Sources, digest, nested, told_statements
 from tidelock.fingerprint.values import Shown, is_udf, plain_value
 
-_VALUE, _NAME = "value", "name"
 _NAMED = (type, ModuleType, BuiltinFunctionType)
 _LONGEST = 300
 """As many characters of a value are shown."""
@@ -39,25 +42,6 @@ _DEEPEST = 40
 _RANKINGS = 2
 """As many sets inside of each other are put in order by all that is in them."""
 _COLLECTIONS = (MutableMapping, MutableSequence, MutableSet)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One thing that a fingerprint is made of."""
-
-    name: str
-    form: str
-    digest: str
-    shown: str
-
-    def encode(self) -> list[str]:
-        """The fields that `decode` reads."""
-        return [self.name, self.form, self.digest, self.shown]
-
-    @classmethod
-    def decode(cls, fields: Any) -> Part:
-        """Read a part."""
-        return cls(*map(str, fields))
 
 
 def fingerprint(
@@ -83,6 +67,13 @@ def value_fingerprint(
     return _Walk(sources or Sources(), owners or Owners(), contents=True).tell(name, value)
 
 
+def codes_of(function: Callable[..., Any], sources: Sources, owners: Owners) -> frozenset[CodeType]:
+    """The code of a function and of all that it uses in the user's own modules, with the functions inside."""
+    walk = _Walk(sources, owners, contents=False)
+    walk.tell("", function)
+    return frozenset(inside for code in walk.codes for inside in nested(code))
+
+
 class _Walk:
     def __init__(self, sources: Sources, owners: Owners, *, contents: bool, rankings: int = 0) -> None:
         self._sources = sources
@@ -97,16 +88,23 @@ class _Walk:
         self._deeper: dict[int, str] = {}
         self._told: dict[int, Shown] = {}
         self._alive: list[object] = []
+        self._rules = 1
+        self._afterwards: deque[tuple[str, Any, Callable[[str, Any], None]]] = deque()
+        self._looked_into: Counter[str] = Counter()
+        self._assigned: set[tuple[str, str]] = set()
+        self.codes: list[CodeType] = []
 
     def tell(self, name: str, value: object) -> tuple[Part, ...]:
         """Make a part of something, and of all that it uses."""
         self._enter(name, value)
-        while self._waiting:
-            name, value, put = self._waiting.popleft()
+        while self._waiting or self._afterwards:
+            if not self._waiting:  # all that the first rules see is told
+                self._rules = RULES
+            name, value, put = (self._waiting or self._afterwards).popleft()
             try:
                 put(name, value)
             except Exception:  # whatever an object of somebody else does when it is looked at
-                self._add(name, _VALUE, self._only_type(name, value))
+                self._add(name, VALUE, self._only_type(name, value))
         return tuple(self._parts.values())
 
     def _enter(self, name: str, value: object) -> None:
@@ -114,10 +112,10 @@ class _Walk:
         label = self._labelled(name, value)
         if label is None:
             shown = self._value(name, value)
-            form = _NAME if issubclass(type(value), _NAMED) else _VALUE
+            form = NAME if issubclass(type(value), _NAMED) else VALUE
             self._add(name, form, shown)
         elif label.rstrip("'") != name.rstrip("'"):  # another name of something that is known already
-            self._add(name, _NAME, Shown(label, label))
+            self._add(name, NAME, Shown(label, label))
 
     def _add(self, name: str, form: str, shown: Shown) -> None:
         self._put(Part(name, form, digest(shown.exact), shown.shown))
@@ -127,7 +125,8 @@ class _Walk:
         while known is not None and known.digest != part.digest:
             name = f"{name}'"
             known = self._parts.get(name)
-        self._parts[name] = replace(part, name=name)
+        if known is None or self._rules == 1:
+            self._parts[name] = replace(part, name=name, since=self._rules)
 
     def _labelled(self, name: str, value: object) -> str | None:
         """The name under which a function or a class of the user is told; None if it is something else."""
@@ -153,15 +152,19 @@ class _Walk:
     def _function(self, name: str, function: FunctionType) -> None:
         told = self._sources.tell(function.__code__, function.__doc__)
         self._put(Part(name, told.form, told.digest, told.shown))
+        self.codes.append(function.__code__)
+        if told.fields:
+            shown = Shown(told.fields, f"{len(told.fields.splitlines())} annotations")
+            self._afterwards.append((f"{name}, annotations", shown, self._add_value))
         folder = folder_of(function.__globals__)
         defaults = (function.__defaults__ or (), function.__kwdefaults__ or {})
         if any(defaults):
-            self._add(f"{name}, defaults", _VALUE, self._value(f"{name}.defaults", defaults, folder))
+            self._add(f"{name}, defaults", VALUE, self._value(f"{name}.defaults", defaults, folder))
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if not _is_empty(cell) and variable != "__class__":
                 key = told.names.get(variable, variable)
                 shown = self._value(f"{name}.{key}", cell.cell_contents, folder)
-                self._add(f"{name}, captured {key}", _VALUE, shown._replace(shown=f"{variable} = {shown.shown}"))
+                self._add(f"{name}, captured {key}", VALUE, shown._replace(shown=f"{variable} = {shown.shown}"))
         for chain in references(function.__code__):
             self._reference(chain, function.__globals__)
 
@@ -177,11 +180,55 @@ class _Walk:
             self._enter(name, value)
         else:
             what = f"{name}, as a UDF" if is_udf(value) else name
-            self._add(what, _VALUE, self._value(name, value, where))
+            self._add(what, VALUE, self._value(name, value, where))
 
     def _module(self, name: str, module: ModuleType) -> None:
         for attribute, inside in sorted(defined(module).items()):
             self._enter(f"{name}.{attribute}", inside)
+        self._afterwards.append((name, module, self._globals))
+
+    def _globals(self, name: str, module: ModuleType) -> None:
+        """What a module has besides the functions and classes that it defines."""
+        told = assigned(self._sources.statements(str(getattr(module, "__file__", None))))
+        origins = [origin for path in told.everything if (origin := module_at(path, module)) is not None]
+        names = {*told.statements, *told.imported, *(one for origin in origins for one in vars(origin))}
+        for one in sorted(names & vars(module).keys()):
+            self._assigned_in(f"{name}.{one}", module, one)
+
+    def _assigned_in(self, name: str, module: ModuleType, attribute: str) -> None:
+        """Tell a global of a module by the statements that assign it, here or where it is imported from."""
+        value = vars(module).get(attribute)
+        if (module.__name__, attribute) in self._assigned or not self._owners.is_own_module(module):
+            return
+        self._assigned.add((module.__name__, attribute))
+        if self._labelled(name, value) is not None:
+            self._enter(name, value)
+            return
+        told = assigned(self._sources.statements(str(getattr(module, "__file__", None))))
+        if attribute in told.statements:
+            self._statements(name, module, told.statements[attribute])
+        elif attribute in told.imported:
+            path, original = told.imported[attribute]
+            self._from_elsewhere(name, module_at(path, module), original)
+        else:
+            for path in told.everything:
+                self._from_elsewhere(name, module_at(path, module), attribute)
+
+    def _from_elsewhere(self, name: str, module: ModuleType | None, attribute: str) -> None:
+        if module is not None and attribute in vars(module) and not attribute.startswith("__"):
+            self._afterwards.append((name, module, lambda at, it: self._assigned_in(at, it, attribute)))
+
+    def _statements(self, name: str, module: ModuleType, statements: list[ast.stmt]) -> None:
+        told = told_statements(statements)
+        self._put(Part(name, VALUE, told.digest, told.shown[:_LONGEST]))
+        above = name.rpartition(".")[0]
+        for chain in chains(statements):
+            first, *rest = chain
+            value = vars(module).get(first)
+            if isinstance(value, ModuleType) and rest:
+                self._from_elsewhere(f"{above}.{first}.{rest[0]}", value, rest[0])
+            elif not isinstance(value, ModuleType):
+                self._from_elsewhere(f"{above}.{first}", module, first)
 
     # -- classes
 
@@ -193,7 +240,13 @@ class _Walk:
             f"{attribute}={self._attribute(f'{name}.{attribute}', value)}" for attribute, value in inside.items()
         ]
         exact = repr([bases, told, self._value(f"{name}.options", options(kind)).exact])
-        self._add(name, _VALUE, Shown(exact, f"class {kind.__name__} with {len(inside)} attributes"))
+        self._add(name, VALUE, Shown(exact, f"class {kind.__name__} with {len(inside)} attributes"))
+        self._afterwards.append((name, kind, self._annotations))
+
+    def _annotations(self, name: str, kind: type) -> None:
+        for field, meaning in annotations_of(kind).items():
+            exact = self._value(f"{name}.{field}", meaning.made_of).exact
+            self._add(f"{name}.{field}, type", VALUE, Shown(exact, meaning.shown))
 
     def _attribute(self, name: str, value: Any) -> str:
         made_of = functions_of(value)
@@ -241,7 +294,7 @@ class _Walk:
             label = self._deeper[id(value)] = f"{name}, further inside {len(self._deeper) + 1}"
             self._alive.append(value)
             self._waiting.append(
-                (label, value, lambda at, it: self._add(at, _VALUE, self._value(name, it, folder)))
+                (label, value, lambda at, it: self._add(at, VALUE, self._value(name, it, folder)))
             )
         return Shown(self._deeper[id(value)], "…")
 
@@ -312,12 +365,18 @@ class _Walk:
         if self._rankings == _RANKINGS:
             raise RecursionError("sets are too deep inside of each other")
         walk = _Walk(self._sources, self._owners, contents=self._contents, rankings=self._rankings + 1)
-        return repr([(part.name, part.digest) for part in walk.tell("", value)])
+        parts = walk.tell("", value)
+        ranks = ([(part.name, part.digest) for part in parts if part.since == since] for since in (1, RULES))
+        return "".join(map(repr, ranks))
 
     def _object(self, name: str, value: Any, folder: str | None) -> Shown:
         kind = type(value)
         told = self._only_type(name, value)
         own = self._owners.is_own_class(kind)
+        if self._contents and is_looked_into_later(value):
+            self._looked_into[name] += 1
+            label = f"{name}, contents {self._looked_into[name]}"
+            self._afterwards.append((label, value, self._later_fields))
         collects = not self._contents and isinstance(value, _COLLECTIONS)
         fields = None if collects else fields_of(value, own=own)
         if fields is None:
@@ -329,6 +388,12 @@ class _Walk:
             return Shown(f"{told.exact}({exact})", f"{kind.__name__}({shown})")
 
         return self._once(name, value, entered)
+
+    def _later_fields(self, name: str, value: Any) -> None:
+        self._add_value(name, self._value(name, later_fields_of(value)))
+
+    def _add_value(self, name: str, shown: Shown) -> None:
+        self._add(name, VALUE, shown)
 
     def _only_type(self, name: str, value: object) -> Shown:
         kind = type(value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from tidelock.fingerprint.code import Part
+from tidelock.fingerprint.parts import MADE, Part
 from tidelock.fingerprint.source import SOURCE
 
 _LONGEST = 90
@@ -21,8 +21,11 @@ class Difference:
     unknown: tuple[str, ...] = ()
     """What cannot be compared: functions without their source that ran under another Python before."""
 
+    made: tuple[str, ...] = ()
+    """What was made anew when the operator was built and is something else now, one phrase each."""
+
     def __bool__(self) -> bool:
-        return bool(self.changed or self.unknown)
+        return bool(self.changed or self.unknown or self.made)
 
 
 def compare(old: Sequence[Part], new: Sequence[Part]) -> Difference:
@@ -31,14 +34,17 @@ def compare(old: Sequence[Part], new: Sequence[Part]) -> Difference:
     pairs = [(before[name], part) for name, part in after.items() if name in before]
     apart = [now.name for was, now in pairs if was.form != now.form and _is_code(was, now)]
     other = [(was, now) for was, now in pairs if was.digest != now.digest and now.name not in apart]
-    changed = [_told(was, now) for was, now in other]
-    changed += [f"{name} is not used any more" for name in before if name not in after]
-    changed += [f"{name} is used now" for name in after if name not in before]
-    return Difference(tuple(changed), tuple(apart))
+    told = [(MADE in (was.form, now.form), _told(was, now)) for was, now in other]
+    told += [
+        (one.form == MADE, f"{name} is not used any more") for name, one in before.items() if name not in after
+    ]
+    told += [(one.form == MADE, f"{name} is used now") for name, one in after.items() if name not in before]
+    changed, made = (tuple(text for is_made, text in told if is_made is which) for which in (False, True))
+    return Difference(changed, tuple(apart), made)
 
 
 def _is_code(*parts: Part) -> bool:
-    return all(part.form == SOURCE or part.form.startswith("bytecode") for part in parts)
+    return all(part.is_code for part in parts)
 
 
 def _told(old: Part, new: Part) -> str:

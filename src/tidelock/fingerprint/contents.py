@@ -7,6 +7,7 @@ import pickle
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from struct import Struct
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,8 @@ _VALUES = {
     "types",
 }
 """Modules of Python whose objects stand for what is in them."""
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+"""What a dictionary shows of itself; an ordered one has kinds of its own that derive from these."""
 _ADDRESS = re.compile(r"\[[\w.$]+;?@[0-9a-f]+")
 _SEED = re.compile(r"\b(rand|randn|uuid|shuffle|uniform|randstr)\(([^()]*?)-?\d+L\)")
 _LAMBDA = re.compile(r"\(?(\w+_\d+(?:, \w+_\d+)*)\)? ->")
@@ -51,6 +54,20 @@ def fields_of(value: Any, *, own: bool) -> dict[str, Any] | None:
     fields = _of_library(kind.__module__.partition(".")[0], value)
     wrapped = getattr(value, "__dict__", {}).get("__wrapped__") if fields is None else None
     return {"wrapped": wrapped} if callable(wrapped) else fields
+
+
+def later_fields_of(value: Any) -> dict[str, Any]:
+    """What only newer rules see of an object that `is_looked_into_later`."""
+    if isinstance(value, Struct):
+        return {"format": value.format}
+    if isinstance(value, memoryview):
+        return {"format": value.format, "shape": value.shape, "of": value.tobytes()}
+    return {"of": [*value]}
+
+
+def is_looked_into_later(value: Any) -> bool:
+    """Whether newer rules see more of an object than the first ones."""
+    return issubclass(type(value), (Struct, memoryview, *_VIEWS))
 
 
 def _inherited(value: Any) -> dict[str, Any]:
@@ -145,5 +162,11 @@ def _functions(column: Any) -> list[Any]:
         elif kind == "ColumnNodeExpression":
             nodes.append(node.node())
         elif kind == "PythonUDF":
-            found.append(pickle.loads(node.func().command().unsafeArray()))
+            found.append(unpickled(node))
     return found
+
+
+def unpickled(expression: Any) -> Any:
+    """What Spark sends to its workers for an expression that calls Python; a large one is sent as a broadcast."""
+    found = pickle.loads(expression.func().command().unsafeArray())
+    return pickle.loads(found.value) if type(found).__name__ == "Broadcast" else found

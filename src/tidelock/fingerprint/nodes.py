@@ -5,8 +5,8 @@ Theory of operation
 An operator builds a plan for Spark. Where that plan says everything, it decides: code that builds the same plan
 computes the same, however it is written, and another plan is another operator, also if its code looks the same (a
 captured value, a helper, a library has changed). Where a plan has holes, because it calls Python functions or
-reads tables, the code decides too. A plan is compared only with one of the same Spark, because others write it
-differently.
+reads tables, the code decides too, and the functions that the plan calls, of which the code may know only the
+names. A plan is compared only with one of the same Spark, because others write it differently.
 
 State adds its layout: the columns that are kept. Spark takes up state whose columns have the same types, whatever
 was kept in them, and refuses other types when the query starts; a cache looks at the names, too. So another layout
@@ -16,12 +16,13 @@ can never be accepted, and the same layout says nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidelock.fingerprint.code import Part
-from tidelock.fingerprint.comparing import compare, first_change
+from tidelock.fingerprint.calls import Call, compare_calls
+from tidelock.fingerprint.comparing import Difference, compare, first_change
+from tidelock.fingerprint.parts import RULES, Part, seen_by
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class PlanPrint:
     shown: tuple[str, ...]
     whole: bool
     """It says everything."""
+    functions: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """The Python functions that it calls, with their names; they are kept as fingerprints only."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +66,46 @@ class NodePrint:
     layouts: tuple[Layout, ...] = ()
     settings: tuple[Part, ...] = ()
     """How state that is in a cache changes, which no plan says."""
+    calls: tuple[Call, ...] = ()
+    """The Python functions that the plan calls."""
+    rules: int = RULES
+    """The rules that have made it."""
 
     def encode(self) -> dict[str, Any]:
         """The fields that `decode` reads."""
         plan = self.plan
         return {
-            "code": [part.encode() for part in self.code],
+            "code": [part.encode() for part in seen_by(1, self.code)],
             "keeps_state": self.keeps_state,
             "plan": None if plan is None else [plan.spark, plan.digest, list(plan.shown), plan.whole],
             "layouts": [asdict(one) for one in self.layouts],
-            "settings": [part.encode() for part in self.settings],
+            "settings": [part.encode() for part in seen_by(1, self.settings)],
+            "rules": self.rules,
+            "later": [[[one.since, *one.encode()] for one in _later(some)] for some in (self.code, self.settings)],
+            "calls": [call.encode() for call in self.calls],
         }
 
     @classmethod
     def decode(cls, fields: Mapping[str, Any]) -> NodePrint:
-        """Read a fingerprint."""
+        """Read a fingerprint, also one of an earlier release."""
         plan = fields["plan"]
+        code, settings = (
+            tuple(Part.decode(one, since) for since, *one in some) for some in fields.get("later", ([], []))
+        )
         return cls(
-            tuple(map(Part.decode, fields["code"])),
+            (*map(Part.decode, fields["code"]), *code),
             fields["keeps_state"],
             None if plan is None else PlanPrint(plan[0], plan[1], tuple(plan[2]), plan[3]),
             tuple(Layout(**{**one, "columns": _pairs(one["columns"])}) for one in fields["layouts"]),
-            tuple(map(Part.decode, fields["settings"])),
+            (*map(Part.decode, fields["settings"]), *settings),
+            tuple(map(Call.decode, fields.get("calls", ()))),
+            fields.get("rules", 1),
         )
+
+
+def _later(parts: Iterable[Part]) -> list[Part]:
+    """The parts that earlier releases neither make nor read."""
+    return [part for part in parts if part.since > 1]
 
 
 def _pairs(columns: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
@@ -127,12 +147,20 @@ def judge(node: str, old: NodePrint, new: NodePrint) -> Change | None:
 
 def _meaning(old: NodePrint, new: NodePrint) -> Meaning:
     """What a change means that leaves the columns of state as they are."""
-    code, settings, plans = compare(old.code, new.code), compare(old.settings, new.settings), _plans(old, new)
+    plans = _plans(old, new)
+    settings = _compared(old, new, old.settings, new.settings)
     if not settings and plans and _is_the_same(*plans) and all(plan.whole for plan in plans):
         return Meaning.NOTHING
-    if not code.changed and not settings.changed and (plans is None or _is_the_same(*plans)):
+    changed = settings.changed or _compared(old, new, old.code, new.code).changed
+    if not changed and not compare_calls(old.calls, new.calls).changed and (plans is None or _is_the_same(*plans)):
         return Meaning.UNKNOWN
     return Meaning.STATE if old.keeps_state or new.keeps_state else Meaning.RESULTS
+
+
+def _compared(old: NodePrint, new: NodePrint, before: Iterable[Part], after: Iterable[Part]) -> Difference:
+    """Compare parts of two fingerprints, as far as the rules of both see them."""
+    rules = min(old.rules, new.rules)
+    return compare(seen_by(rules, before), seen_by(rules, after))
 
 
 def _plans(old: NodePrint, new: NodePrint) -> tuple[PlanPrint, PlanPrint] | None:
@@ -157,12 +185,15 @@ def _plan_change(old: NodePrint, new: NodePrint) -> list[str]:
 
 
 def _code_change(old: NodePrint, new: NodePrint) -> list[str]:
-    found = compare((*old.settings, *old.code), (*new.settings, *new.code))
+    found = _compared(old, new, (*old.settings, *old.code), (*new.settings, *new.code))
+    calls = compare_calls(old.calls, new.calls)
     unknown = [
         f"function {name} cannot be compared, because its source is not known and Python is another one"
-        for name in found.unknown
+        for name in dict.fromkeys((*found.unknown, *calls.unknown))
     ]
-    return [*found.changed, *unknown]
+    # What the code says already need not be said of the plan again.
+    more = [text for text in (*calls.changed, *calls.made) if text.partition(": ")[2] not in found.changed]
+    return [*found.changed, *dict.fromkeys(more), *unknown]
 
 
 def _layout_change(old: NodePrint, new: NodePrint) -> tuple[str, bool] | None:

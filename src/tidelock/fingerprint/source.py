@@ -15,7 +15,7 @@ import dis
 import linecache
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from types import CodeType
@@ -46,6 +46,8 @@ class Told:
     """The same for people, without texts: one of them may be a password."""
     names: dict[str, str]
     """What the variables that it captures are called in ``digest``."""
+    fields: str = ""
+    """The annotations of the classes in it, which are no part of ``digest``."""
 
 
 class Sources:
@@ -62,6 +64,11 @@ class Sources:
             return Told(BYTECODE, digest(_bytecode(code, docstring)), "", {})
         return _told(node, code)
 
+    def statements(self, name: str) -> list[ast.stmt]:
+        """The statements of a file; none if it cannot be read."""
+        file = self._file(name)
+        return [] if file is None else file.statements
+
     def _file(self, name: str) -> _File | None:
         if name not in self._files:
             linecache.checkcache(name)
@@ -73,6 +80,7 @@ class Sources:
 class _File:
     functions: dict[tuple[str, int], list[_Function]]
     codes: dict[tuple[str, int], list[CodeType]]
+    statements: list[ast.stmt]
 
     @classmethod
     def parse(cls, text: str, name: str) -> _File | None:
@@ -88,7 +96,7 @@ class _File:
         codes: dict[tuple[str, int], list[CodeType]] = {}
         for code in nested(whole):
             codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
-        return cls(functions, codes)
+        return cls(functions, codes, tree.body)
 
     def find(self, code: CodeType) -> _Function | None:
         """The function with this code; None if it is not in the file, or no longer as it was."""
@@ -144,7 +152,33 @@ def _told(node: _Function, code: CodeType) -> Told:
     hints = [*_hints(node)]
     text = "\n".join([*map(_dumped, parts), *hints])
     shown = "\n".join([*(ast.unparse(_Hidden().visit(copy.deepcopy(one))) for one in body), *hints])
-    return Told(SOURCE, digest(f"{type(node).__name__}\n{text}"), shown, plain.names)
+    return Told(SOURCE, digest(f"{type(node).__name__}\n{text}"), shown, plain.names, _fields(node))
+
+
+def told_statements(statements: Sequence[ast.stmt]) -> Told:
+    """What statements say that are in no function."""
+    copies = [copy.deepcopy(one) for one in statements]
+    text = "\n".join(_dumped(_Plain(set()).visit(one)) for one in copies)
+    shown = "; ".join(ast.unparse(_Hidden().visit(one)) for one in copies)
+    return Told(SOURCE, digest(text), " ".join(shown.split()), {})
+
+
+def _fields(node: ast.AST) -> str:
+    """The annotations of the classes that are defined inside of a function."""
+    classes = (one for one in ast.walk(node) if isinstance(one, ast.ClassDef))
+    fields = ((one, part) for one in classes for part in one.body if isinstance(part, ast.AnnAssign))
+    lines = (f"{one.name}.{ast.unparse(part.target)}: {_unquoted(part.annotation)}" for one, part in fields)
+    return "\n".join(lines)
+
+
+def _unquoted(annotation: ast.expr) -> str:
+    """An annotation in one way, whether it is written as a text or not."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return ast.unparse(ast.parse(annotation.value.strip(), mode="eval").body)
+        except SyntaxError:
+            return annotation.value
+    return ast.unparse(annotation)
 
 
 def _hints(node: ast.AST) -> Iterator[str]:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from tidelock.errors import PipelineError
-from tidelock.fingerprint.code import fingerprint, value_fingerprint
+from tidelock.fingerprint.calls import called
+from tidelock.fingerprint.code import codes_of, fingerprint, value_fingerprint
 from tidelock.fingerprint.nodes import Change, Meaning, NodePrint, judge
 from tidelock.fingerprint.owners import Owners
 from tidelock.fingerprint.source import Sources
@@ -44,12 +45,15 @@ def _node_print(
     pipeline: Pipeline, name: str, described: Described | None, known: tuple[Sources, Owners], kind: Kind
 ) -> NodePrint:
     # A sink may collect what it is given in a list, which does not make it another one.
-    code = fingerprint(pipeline.functions[name], *known, contents=kind is not Kind.SINK)
+    function = pipeline.functions[name]
+    code = fingerprint(function, *known, contents=kind is not Kind.SINK)
     if described is None:
         return NodePrint(code)
     kept = described.settings
     settings = () if kept is None else value_fingerprint("tidelock.keyed", kept, *known)
-    return NodePrint(code, described.traits.stateful, described.plan, described.layouts, settings)
+    functions = () if described.plan is None else described.plan.functions
+    calls = called(functions, codes_of(function, *known), *known) if functions else ()
+    return NodePrint(code, described.traits.stateful, described.plan, described.layouts, settings, calls)
 
 
 def encode_prints(prints: Prints) -> dict[str, Any]:

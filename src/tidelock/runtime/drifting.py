@@ -9,16 +9,16 @@ from tidelock.errors import PlanError
 from tidelock.planning.document import read_model
 from tidelock.planning.drifting import THRESHOLD, Drifted, Measured, drift
 from tidelock.planning.model import Model
+from tidelock.runtime.gauges import View
 from tidelock.runtime.home import Home
 from tidelock.runtime.pipeline import Pipeline
 from tidelock.runtime.planning import Planner
 from tidelock.runtime.preparing import Prepared
-from tidelock.runtime.supervisor import Supervisor
 from tidelock.topology import Cutting, Plan
 
 
 class Watch:
-    """Looks at the gauges of a supervisor now and then. Owned by the thread of the run, as those are."""
+    """Looks at the gauges of a run now and then; a search may take seconds. Owned by the one thread that looks."""
 
     def __init__(self, prepared: Prepared, model: Model, budget: float, max_batch: int) -> None:
         pipeline: Pipeline = prepared.pipeline
@@ -38,12 +38,12 @@ class Watch:
             return None
         return cls(prepared, read_model(planned["topology"]), planned["budget"], planned["max_batch"])
 
-    def look(self, supervisor: Supervisor) -> dict[str, Any] | None:
+    def look(self, view: View) -> dict[str, Any] | None:
         """What has changed and what the plan would be now, for the status document; None if nothing has."""
         measured = {
-            name: Measured(gauge.rows_in_per_second, gauge.state_bytes)
-            for name, gauge in supervisor.gauges.items()
-            if gauge.is_settled
+            name: Measured(segment.gauge.rows_in_per_second, segment.gauge.state_bytes)
+            for name, segment in view.segments.items()
+            if segment.gauge.is_settled
         }
         changes, model = drift(self._model, self._cutting, measured)
         if not changes:

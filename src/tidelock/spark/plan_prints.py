@@ -6,31 +6,39 @@ that Spark makes of it, without what is new in every run or does not matter: the
 they come; columns of inputs by their names), the names of columns on the way, nullability, metadata, numbers of
 partitions and random seeds. Inputs stand there by their names, and literals that are arrays by what is in them.
 
-Where Spark's JSON has nothing to say (the function of a UDF, the rows of a table), the plan has a hole.
+Where Spark's JSON has nothing to say (the function of a UDF, the rows of a table), the plan has a hole. The
+functions themselves are handed out beside it, as they are sent to Spark's workers: the operator's code may know no
+more of them than the name that they are registered by.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark.core.broadcast import Broadcast, _broadcastRegistry
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from tidelock.fingerprint.contents import unpickled
 from tidelock.fingerprint.nodes import Layout, PlanPrint
 from tidelock.fingerprint.source import digest
 from tidelock.spark.plan_walks import analysed, children, keeps_state, name_of, nodes
 
 INPUT = "#input"
 """The column that names what a stand-in stands for."""
+_CALLS = {"PythonUDF", "PythonUDAF", "PythonUDTF"}
+"""The expressions that call a Python function."""
 _HIDDEN = "'…'"
 _MANY = 2**31 - 1
 _DROPPED = {
@@ -83,13 +91,15 @@ def plan_print(stream: DataFrame, *, filled: int = 0) -> tuple[PlanPrint, tuple[
         text = str(plan.toJSON())
         literals = _literals(found) if _ADDRESS.search(text) else {}
     except _REFUSALS:  # Spark cannot write every expression; then the code has to decide, too
-        return PlanPrint(_version(), digest(repr([names, *map(_plain, shown)])), (), whole=False), layouts
+        told = digest(repr([names, *map(_plain, shown)]))
+        return PlanPrint(_version(), told, (), whole=False, functions=tuple(_functions(found))), layouts
     delays = [str(one.delay()) for one in found if name_of(one) == "EventTimeWatermark"]
     written = _Writing(json.loads(text), delays, literals)
     tries = [found for line in shown for found in _TRIES.findall(line)]
+    functions = tuple(_functions(found)) if any(kind in text for kind in _CALLS) else ()
     text = json.dumps([names, written.plan(), tries], sort_keys=True)
     unknown = len(written.holes) - min(filled, written.holes.count("PythonUDF.func"))
-    return PlanPrint(_version(), digest(text), tuple(map(written.hidden, shown)), not unknown), layouts
+    return PlanPrint(_version(), digest(text), (*map(written.hidden, shown),), not unknown, functions), layouts
 
 
 def _version() -> str:
@@ -119,6 +129,50 @@ def _literals(plan: list[Any]) -> dict[str, tuple[str, str]]:
                 if str(one.getClass().getSimpleName()) == "Literal":
                     found[str(json.loads(one.toJSON())[0]["value"])] = (str(one.sql()), str(one.toString()))
     return found
+
+
+# -- the functions
+
+
+def _functions(plan: list[Any]) -> Iterator[tuple[str, Any]]:
+    """The Python functions that a plan calls, from top to bottom; those that cannot be read are left out."""
+    for node in plan:
+        for call in _calls(node):
+            with contextlib.suppress(Exception):  # it is the user's to say how what it captures is read
+                yield str(call.name()), _function(call)
+        subqueries = node.subqueries()
+        for place in range(subqueries.size()):
+            yield from _functions([*nodes(subqueries.apply(place))])
+
+
+def _calls(node: Any) -> Iterator[Any]:
+    expressions = node.expressions()
+    for place in range(expressions.size()):
+        for one in nodes(expressions.apply(place)):
+            if str(one.getClass().getSimpleName()) in _CALLS:
+                yield one
+
+
+def _function(call: Any) -> Any:
+    """The function that an expression calls, or the class or the object of the user that has its methods."""
+    with _broadcasts(call.func().broadcastVars()):
+        sent = unpickled(call)
+    function = sent[0] if isinstance(sent, tuple) else sent
+    return getattr(getattr(function, "__self__", None), "_stateful_processor", function)
+
+
+@contextmanager
+def _broadcasts(sent: Any) -> Iterator[None]:
+    """Let broadcasts be read that a function captures, as in a worker."""
+    files = {one.id(): str(one.value().path()) for one in sent}
+    missing = files.keys() - _broadcastRegistry.keys()
+    for number in missing:
+        _broadcastRegistry[number] = Broadcast(path=files[number])
+    try:
+        yield
+    finally:
+        for number in missing:
+            del _broadcastRegistry[number]
 
 
 # -- the JSON

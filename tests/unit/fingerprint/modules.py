@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tidelock.fingerprint.code import Part, fingerprint
+from tidelock.fingerprint.code import fingerprint
+from tidelock.fingerprint.parts import Part
 
 _numbers = itertools.count()
 

@@ -67,6 +67,19 @@ SAME = {
         "from typing import Protocol\nclass P(Protocol):\n    def g(self): ...\nP.__protocol_attrs__ = {'g'}\nP._is_runtime_protocol = False\ndef f(x): return P",
     ),
     "lists inside of each other": ("L = []\nfor _ in range(3000): L = [L]\ndef f(x): return L",) * 2,
+    "how an annotation of a class is written": (
+        "from dataclasses import dataclass\nfrom typing import List, Optional\n@dataclass\nclass C:\n    a: Optional[List[int]] = None\ndef f(x): return C",
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass C:\n    a: list[int] | None = None\ndef f(x): return C",
+    ),
+    "an annotation with an object without a value": (
+        "from typing import Annotated, TypeVar\nT = TypeVar('T')\nclass C:\n    a: Annotated[T, object(), {'a', 'b'}]\n    b: 'Unknown[1]'\ndef f(x): return C",
+    )
+    * 2,
+    "a released view": ("V = memoryview(b'a')\nV.release()\ndef f(x): return V",) * 2,
+    "how annotations of a class inside are written": (
+        "from dataclasses import dataclass\ndef f(x):\n    @dataclass\n    class C:\n        a: int\n    y: int = 1\n    return C, y",
+        "from dataclasses import dataclass\ndef f(x):\n    @dataclass\n    class C:\n        'One.'\n        a: 'int'\n    y = 1\n    return C, y",
+    ),
 }  # fmt: skip
 
 DIFFERENT = {
@@ -393,4 +406,33 @@ DIFFERENT = {
         "import pandas as pd\ndef f(x):\n    def g(a: pd.Series) -> pd.Series: return a\n    return g",
         "import pandas as pd\ndef f(x):\n    def g(a: pd.Series) -> float: return a\n    return g",
     ),
+    "the type of a dataclass's field": (
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    a: int = 1\ndef f(x): return C",
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    a: float = 1\ndef f(x): return C",
+    ),
+    "the type of a typed dictionary's key": (
+        "from typing import TypedDict\nclass C(TypedDict):\n    a: int\ndef f(x): return C",
+        "from typing import TypedDict\nclass C(TypedDict):\n    a: 'float'\ndef f(x): return C",
+    ),
+    "a bound in an annotation": (
+        "from typing import Annotated\nclass G:\n    def __init__(self, n): self.n = n\nclass C:\n    a: Annotated[int, G(1)]\ndef f(x): return C",
+        "from typing import Annotated\nclass G:\n    def __init__(self, n): self.n = n\nclass C:\n    a: Annotated[int, G(2)]\ndef f(x): return C",
+    ),
+    "a field of a class in a list": (
+        "from dataclasses import dataclass\n@dataclass\nclass D:\n    b: int\n@dataclass\nclass C:\n    a: 'list[D]'\ndef f(x): return C",
+        "from dataclasses import dataclass\n@dataclass\nclass D:\n    b: str\n@dataclass\nclass C:\n    a: 'list[D]'\ndef f(x): return C",
+    ),
+    "the type of a field of a class inside": (
+        "from dataclasses import dataclass\ndef f(x):\n    @dataclass\n    class C:\n        a: int = 1\n    return C",
+        "from dataclasses import dataclass\ndef f(x):\n    @dataclass\n    class C:\n        a: float = 1\n    return C",
+    ),
+    "a format": ("import struct\nV = struct.Struct('<i')\ndef f(x): return V", "import struct\nV = struct.Struct('>i')\ndef f(x): return V"),
+    "the last of several formats": (
+        "import struct\na, b = struct.Struct('<i'), struct.Struct('>i')\nV = [a, b, a]\ndef f(x): return V",
+        "import struct\na, b = struct.Struct('<i'), struct.Struct('>i')\nV = [a, b, b]\ndef f(x): return V",
+    ),
+    "a view of bytes": ("V = memoryview(b'a')\ndef f(x): return V", "V = memoryview(b'b')\ndef f(x): return V"),
+    "the keys of a dictionary": ("V = {'a': 1}.keys()\ndef f(x): return V", "V = {'b': 1}.keys()\ndef f(x): return V"),
+    "the values of a dictionary": ("V = {'a': 1}.values()\ndef f(x): return V", "V = {'a': 2}.values()\ndef f(x): return V"),
+    "the items of a dictionary": ("V = [{'a': 1}.items()]\ndef f(x): return V", "V = [{'a': 2}.items()]\ndef f(x): return V"),
 }  # fmt: skip

@@ -13,9 +13,10 @@ import pytest
 from tests.unit.fingerprint.modules import digests, loaded, parts
 from tests.unit.fingerprint.pairs import DIFFERENT, SAME
 
-from tidelock.fingerprint.code import Part, fingerprint
+from tidelock.fingerprint.code import fingerprint
 from tidelock.fingerprint.comparing import compare
 from tidelock.fingerprint.owners import Owners
+from tidelock.fingerprint.parts import Part
 from tidelock.fingerprint.source import BYTECODE, SOURCE
 
 
@@ -55,6 +56,110 @@ def test_a_helper_in_another_module_of_the_user_counts(what: str, tmp_path: Path
         for text in ("def g(x): return 1", "def g(x): return 2", "# new\n\ndef g(x):\n    return 1")
     )
     assert one == moved != other
+
+
+INDIRECT = {
+    "another name": "import helpers\ndef f(x):\n    m = helpers\n    return m.K",
+    "a name that is asked": "import helpers\ndef f(x): return getattr(helpers, 'K')",
+    "a module that is given": "import helpers\ndef g(m): return m.K\ndef f(x): return g(helpers)",
+    "a module in a dictionary": "import helpers\nM = {'a': helpers}\ndef f(x): return M['a'].K",
+    "a module that is captured": (
+        "def make():\n    import helpers\n    m = [helpers]\n    return lambda x: m[0].K\nf = make()"
+    ),
+}
+GLOBALS = {
+    "a number": ("K = 1", "K = 2"),
+    "a text": ("K = 'a'", "K = 'b'"),
+    "a dictionary": ("K = {'a': 1}", "K = {'a': 2}"),
+    "a dictionary that is filled": ("K = {}\nK['a'] = 1", "K = {}\nK['a'] = 2"),
+    "an object": ("import re\nK = re.compile('a')", "import re\nK = re.compile('b')"),
+    "what it is computed from": ("J = 1\nK = J + 1", "J = 2\nK = J + 1"),
+    "a choice": ("K = 1\nif K: K = 2", "K = 1\nif not K: K = 2"),
+    "a loop": ("K = 0\nfor i in range(3): K += i", "K = 0\nfor i in range(4): K += i"),
+}
+CONSTANT = {
+    "formatting": ("K = {'a': 1}", '# one\n\nK: dict = {\n    "a": 1,\n}'),
+    "what is there only in one run": ("import time, uuid\nK = time.time()\nR = uuid.uuid4()",) * 2,
+    "a docstring": ("K = 1", "'Says something.'\n__version__ = '1'\nK = 1"),
+    "what it says": ("K = 1", "print('hello')\nK = 1"),
+}
+
+
+@pytest.mark.parametrize("what", INDIRECT)
+def test_what_a_module_assigns_counts_if_it_is_handed_on(what: str, tmp_path: Path) -> None:
+    one, again, other = (digests(tmp_path, INDIRECT[what], helpers=text) for text in ("K = 1", "K = 1 ", "K = 2"))
+    assert one == again != other
+
+
+@pytest.mark.parametrize("what", GLOBALS)
+def test_what_counts_of_a_module(what: str, tmp_path: Path) -> None:
+    asked = "import helpers\ndef f(x): return getattr(helpers, x)"
+    one, other = (digests(tmp_path, asked, helpers=text) for text in GLOBALS[what])
+    assert one != other
+
+
+@pytest.mark.parametrize("what", CONSTANT)
+def test_what_does_not_count_of_a_module(what: str, tmp_path: Path) -> None:
+    asked = "import helpers\ndef f(x): return getattr(helpers, x)"
+    one, other = (digests(tmp_path, asked, helpers=text) for text in CONSTANT[what])
+    assert one == other
+
+
+def test_what_a_program_does_to_a_module_does_not_count(tmp_path: Path) -> None:
+    asked = "import helpers\ndef f(x): return getattr(helpers, x)"
+    with loaded(tmp_path, asked, helpers="SEEN = {}\nN = 0") as module:
+        before = fingerprint(module.f)
+        module.helpers.SEEN["a"] = 1
+        module.helpers.N = module.helpers.NEW = 1
+        assert fingerprint(module.f) == before
+
+
+FROM_ELSEWHERE = {
+    "a constant": "from settings import K",
+    "a constant under another name": "from settings import K as L",
+    "a constant, among all": "from settings import *",
+    "what a constant is computed from": "import settings\nK = settings.K + 1",
+    "what computes a constant": "import settings\nL = settings.twice(1)",
+    "a function": "from settings import twice",
+}
+
+
+@pytest.mark.parametrize("what", FROM_ELSEWHERE)
+def test_what_a_module_has_from_another_counts(what: str, tmp_path: Path) -> None:
+    asked = "import helpers\ndef f(x): return getattr(helpers, x)"
+    settings = "J = 1\nK = J * 2\ndef twice(x): return x * 2"
+    one, again, other = (
+        digests(tmp_path, asked, helpers=FROM_ELSEWHERE[what], settings=text)
+        for text in (settings, settings.replace("J * 2", "(J *  2)"), settings.replace("2", "3"))
+    )
+    assert one == again != other
+    if "from" in FROM_ELSEWHERE[what] and "twice" not in FROM_ELSEWHERE[what]:
+        assert one != digests(
+            tmp_path, asked, helpers=FROM_ELSEWHERE[what], settings=settings.replace("J = 1", "J = 5")
+        )
+
+
+def test_texts_of_modules_and_annotations_are_not_shown(tmp_path: Path) -> None:
+    text = (
+        "import helpers, struct\nfrom typing import Literal\nclass C:\n    a: Literal['hunter2']\n"
+        "V = {'hunter2': 1}.keys()\ndef f(x):\n    class D:\n        a: Literal['hunter2']\n"
+        "    return helpers, C, D, V"
+    )
+    assert "hunter2" not in str(parts(tmp_path, text, helpers="K = 'hunter2'").values())
+
+
+def test_what_only_newer_rules_see_is_in_parts_of_its_own(tmp_path: Path) -> None:
+    text = (
+        "import helpers, struct\nfrom dataclasses import dataclass\n@dataclass\nclass D:\n    b: int\n"
+        "@dataclass\nclass C:\n    a: D\nS = {struct.Struct('i'), struct.Struct('d')}\n"
+        "def f(x):\n    m = helpers\n    return m.K, C, S, D"
+    )
+    found = parts(tmp_path, text, helpers="from other import g\nK = g(1)", other="def g(x): return x").values()
+    old, new = ([part.name for part in found if part.since == since] for since in (1, 2))
+    assert old == ["f", "S", "C", "D"]
+    assert new == [
+        *("S, contents 1", "S, contents 2", "helpers.K", "helpers.g", "C.a, type", "D.b, type"),
+    ]
 
 
 PACKAGES = {
@@ -131,9 +236,10 @@ def test_a_function_that_collects_does_not_change_by_that(tmp_path: Path) -> Non
 
 EVERYWHERE = """
 {imports}
-import collections, functools, sys, threading, types
+import collections, functools, struct, sys, threading, types
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -144,8 +250,8 @@ import beside
 
 @dataclass(frozen=True)
 class Rule:
-    name: str
-    check: object
+    name: Annotated[str, frozenset({{"x", "y"}})]
+    check: "object"
 
 class P:
     def __init__(self): self.words = frozenset(WORDS)
@@ -173,17 +279,20 @@ def told(x): return 1
 @told.register
 def _(x: collections.abc.Sized): return 2
 
+FORMATS = {{struct.Struct("<i"), struct.Struct(">i"), {{"a": 1}}.values(), memoryview(b"a")}}
 p = P()
 def f(x):
     sets = [WORDS, {{"q", "r"}}, FUNCTIONS, RULES, CLOSURES, INSIDE, KINDS, WAYS]
-    return [p.handle(x), sets, THING, TABLE, LATER, told]
+    return [p.handle(x), sets, THING, TABLE, LATER, told, beside, FORMATS]
 
 print([part.encode() for part in fingerprint(f)])
 """
 
 
 def test_the_same_in_every_process(tmp_path: Path) -> None:
-    (tmp_path / "beside.py").write_text("def third(x): return 3\nclass Fourth: pass")
+    (tmp_path / "beside.py").write_text(
+        "import time\nNOW = time.time()\nALL = {'a', 'b', 'c'}\ndef third(x): return 3\nclass Fourth: pass"
+    )
     answers = set()
     for seed, imports in (
         ("1", ""),

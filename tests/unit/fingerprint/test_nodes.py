@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidelock.fingerprint.code import Part
 from tidelock.fingerprint.nodes import Layout, Meaning, NodePrint, PlanPrint, judge
+from tidelock.fingerprint.parts import Part
 from tidelock.fingerprint.source import SOURCE
 
 CODE = (Part("sums", SOURCE, "1", "return rows.sum()"), Part("LIMIT", "value", "2", "3"))

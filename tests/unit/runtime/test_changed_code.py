@@ -7,8 +7,8 @@ import pytest
 from tests.unit.topology.shapes import chain
 
 from tidelock.errors import PipelineError
-from tidelock.fingerprint.code import Part
 from tidelock.fingerprint.nodes import Layout, NodePrint
+from tidelock.fingerprint.parts import Part
 from tidelock.fingerprint.source import SOURCE
 from tidelock.runtime.changed_code import accepted_changes, encode_prints, tell_changes
 from tidelock.runtime.events import Events
