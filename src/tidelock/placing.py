@@ -14,6 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 _OPEN_TO_ALL = 0o666
+_FOLDER_OPEN_TO_ALL = 0o777
 _kept: set[Path] = set()
 """The folders that this process knows to survive a loss of power, with all above them. Used by any thread."""
 
@@ -100,18 +101,24 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(below))
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, *, mode: int = _FOLDER_OPEN_TO_ALL) -> None:
     """Make a folder, and those above it that are missing; that they are there survives a loss of power.
 
     A folder that is there already may have been made a moment ago, and those above it too, by somebody who has not
     synced them. So each process syncs every one of them once; where it may not, they belong to others.
+
+    Args:
+        folder: which.
+        mode: who may do what in those that are made, before the process's own mask.
     """
     folder = folder.absolute()
     if folder in _kept and folder.is_dir():
         return
     chain = (folder, *folder.parents)
     missing = {above for above in chain if not above.exists()}
-    folder.mkdir(parents=True, exist_ok=True)
+    for above in reversed([above for above in chain[1:] if above in missing]):
+        above.mkdir(mode=mode, exist_ok=True)
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
     unsynced = list(takewhile(lambda above: above in missing or above not in _kept, chain))
     for made in unsynced:
         with nullcontext() if made in missing else suppress(OSError):
@@ -120,9 +127,16 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which files a folder has; of a file, what it holds."""
+    """Make durable which files a folder has; of a file, what it holds.
+
+    There are disks, mostly mounted from elsewhere, that cannot be asked to do that for a folder: they do it or
+    not.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not folder.is_dir():
+            raise
     finally:
         os.close(descriptor)

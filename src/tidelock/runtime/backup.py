@@ -30,6 +30,7 @@ from __future__ import annotations
 import fcntl
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from tidelock.recovery import Found, Link, Unrecoverable, adjust
 from tidelock.runtime.backup_checkpoints import CheckpointCopy, committed
 from tidelock.runtime.backup_generations import Generation, check_owner, complete, open_generation, withdraw
 from tidelock.runtime.backup_logs import LogCopy
+from tidelock.runtime.backup_owners import CopyingRun
 from tidelock.runtime.backup_snapshots import Snapshot
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.home import Home, Record, SegmentRecord
@@ -75,6 +77,7 @@ class Backup:
         self._home = home
         self._store = BackupStore(url)
         self._clock = clock
+        self._run = CopyingRun(uuid.uuid4().hex)
         self._generation: Generation | None = None
 
     def run_until(
@@ -142,8 +145,8 @@ class Backup:
             PipelineError: nothing has run here, or the URL holds the copy of another home.
             BackendUnavailable: the target does not work.
             LogCorrupt: a log of the home is damaged, or has lost what a copy needs; the copy before stays.
-            Fenced: copies of this home no longer count, another one has taken its place; nothing of that is
-                touched.
+            Fenced: copies of this home no longer count, another one has taken its place, or another process
+                copies this one; nothing of that is touched.
         """
         started = self._clock()
         try:
@@ -152,11 +155,11 @@ class Backup:
             self._copy_segments(generation)
             _check_restorable(generation)
             self._trim(generation)
-            complete(self._store, self._home, generation)
+            complete(self._store, self._home, generation, self._run)
         except Exception as error:
             if isinstance(error, Fenced) and self._generation is not None:
                 with suppress(BackendUnavailable, LogCorrupt):  # then it stays, and does no harm
-                    withdraw(self._store, self._generation)
+                    withdraw(self._store, self._generation, self._run)
             self._generation = None  # what the target really holds is looked up again
             said = f"{type(error).__name__}: {redacted(str(error))}"
             with suppress(OSError):  # no room in the home: what failed is told all the same
@@ -171,8 +174,8 @@ class Backup:
     def _opened(self) -> Generation:
         record, known = self._home.known(), self._generation
         if known is None or known.record != record or known.has_gone_back():
-            known = self._generation = open_generation(self._store, self._home, record)
-        check_owner(self._store, self._home, known)
+            known = self._generation = open_generation(self._store, self._home, record, self._run)
+        check_owner(self._store, self._home, known, self._run)
         _register(record, anew=known.is_empty)
         return known
 
@@ -185,12 +188,14 @@ class Backup:
 
     def _copy_segment(self, generation: Generation, segment: SegmentRecord, copied: dict[str, Epoch]) -> Epoch:
         copy = generation.checkpoints[segment.name]
-        state = generation.states.get(segment.name)
+        settled, state = generation.settled(segment.name), generation.states.get(segment.name)
         if state is not None:
+            state.drop_replaced(settled)
             state.copy()
         snapshot = self._snapshot(copy, segment, copied, None if state is None else state.ends)
-        self._copy_outcome(generation, segment, snapshot or _newest(copy))
+        self._copy_outcome(generation, segment, snapshot or _newest(copy), settled)
         if snapshot is not None:
+            _check_follows(copy, segment, snapshot)
             copy.add(snapshot)
         return _newest(copy).epoch
 
@@ -238,17 +243,20 @@ class Backup:
             if all(link.position(epoch) <= limit for link, limit in limits)
         }
 
-    def _copy_outcome(self, generation: Generation, segment: SegmentRecord, snapshot: Snapshot) -> None:
+    def _copy_outcome(
+        self, generation: Generation, segment: SegmentRecord, snapshot: Snapshot, settled: Epoch
+    ) -> None:
         """Copy what a segment has given to others up to the epoch of ``snapshot``, and perhaps more."""
         if segment.name in generation.logs:
             generation.logs[segment.name].copy()
         for letters in generation.dead(segment.name):
-            letters.copy()
-        generation.outputs[segment.name].copy(snapshot.epoch)
+            _copy_letters(letters)
+        generation.outputs[segment.name].copy(snapshot.epoch, settled)
 
     # -- what is no longer needed
 
     def _trim(self, generation: Generation) -> None:
+        generation.store.sync()  # the logs of the home let go of what is copied
         for copy in generation.checkpoints.values():
             copy.keep(_KEPT)
         for name, log in generation.logs.items():
@@ -316,6 +324,26 @@ def _with_gap(copied: dict[str, Any], live: Epoch, now: float) -> dict[str, Any]
 def _newest(copy: CheckpointCopy) -> Snapshot:
     """The newest snapshot of a segment that has been copied."""
     return copy.snapshots[-1]
+
+
+def _check_follows(copy: CheckpointCopy, segment: SegmentRecord, snapshot: Snapshot) -> None:
+    """See that what was copied after a snapshot was taken belongs to it.
+
+    Raises:
+        BackendUnavailable: the home was put back meanwhile.
+    """
+    if copy.has_left(snapshot):
+        raise BackendUnavailable(
+            f"segment {segment.name} was put back to an earlier epoch while it was copied; the next pass copies it"
+        )
+
+
+def _copy_letters(copy: LogCopy) -> None:
+    """Copy a log of dead letters; it counts them by itself, and goes back with its home."""
+    if not copy.is_of_this_log():
+        copy.clear()
+    copy.drop_replaced(BEFORE_FIRST)
+    copy.copy()
 
 
 def _register(record: Record, *, anew: bool) -> None:

@@ -97,7 +97,8 @@ class CheckpointCopy:
     # -- snapshots
 
     def add(self, snapshot: Snapshot) -> None:
-        """Make the copy of a batch valid. Its files have to be there."""
+        """Make the copy of a batch valid. Its files have to be there; first they are made to survive."""
+        self._store.sync()
         self._store.write(f"{self._folder}/snapshots/{snapshot.name}", snapshot.encode())
         self.snapshots.append(snapshot)
 
@@ -116,11 +117,15 @@ class CheckpointCopy:
         return self._is_same(f"offsets/{self.newest.batch}", self.newest.files)
 
     def has_gone_back(self) -> bool:
-        """Whether the checkpoint surely does not follow the newest snapshot; one that is far ahead may do so."""
-        if self.is_continued() or self.newest is None or self.newest.batch is None:
+        """Whether the checkpoint surely does not follow the newest snapshot."""
+        return self.newest is not None and self.has_left(self.newest)
+
+    def has_left(self, snapshot: Snapshot) -> bool:
+        """Whether the checkpoint surely does not follow a snapshot; one that is far ahead may do so."""
+        if snapshot.batch is None or self._is_same(f"offsets/{snapshot.batch}", snapshot.files):
             return False
         batches = committed(str(self._location))
-        return self.newest.batch in batches or max(batches, default=-1) < self.newest.batch
+        return snapshot.batch in batches or max(batches, default=-1) < snapshot.batch
 
     def is_related(self) -> bool:
         """Whether the checkpoint is of the query whose copy this is."""

@@ -1,7 +1,7 @@
 """Generations: a copy that follows one history of a home.
 
-    <generation>/owner.json                      whose it is: its claim (sealed)
-    <generation>/complete.json                   is there once a restore can take it
+    <generation>/owner.json                      whose it is: its claim, and which run copies (sealed)
+    <generation>/complete.json                   is there once a restore can take it; the claim again (sealed)
     <generation>/home.json                       the home's record, sealed
     <generation>/segments/<segment>/files/<path>@<crc32>
     <generation>/segments/<segment>/snapshots/<number>.json
@@ -13,8 +13,13 @@
 A home that was restored, or put back to an older epoch, makes some epochs again, perhaps with other rows in them.
 Old snapshots must never meet new log entries. So a copy goes on in the same generation only if the home still has
 the very batches of its newest snapshots, and the very entries that were copied beyond them; otherwise it begins a
-new one. The old generation is what a restore takes until the new one is complete, and is removed then.
-`backup_owners` has the rules for several homes that copy to one place.
+new one. What else was copied beyond them (output, cached state, dead letters) no snapshot needs yet: it is dropped
+where it differs, and copied again. The old generation is what a restore takes until the new one is complete, and
+is removed then. `backup_owners` has the rules for several homes that copy to one place.
+
+A run that was removed from the place while it paused may still write into its folder: also `complete.json`, if it
+has looked up the owner before. So that alone makes nothing complete. A generation is removed in the order
+`complete.json`, `home.json`, folders, `owner.json`, and complete is what has all three documents.
 """
 
 from __future__ import annotations
@@ -23,14 +28,17 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, PipelineError
 from tidelock.log.sealed import seal, unseal
 from tidelock.runtime.backup_checkpoints import CheckpointCopy
-from tidelock.runtime.backup_logs import LogCopy, OutputCopy
+from tidelock.runtime.backup_logs import LogCopy
+from tidelock.runtime.backup_outputs import OutputCopy
 from tidelock.runtime.backup_owners import (
     Claim,
+    CopyingRun,
     displacing,
     is_generation,
     next_name,
@@ -45,6 +53,7 @@ from tidelock.urls import masked
 _CURRENT = "current.json"
 _OWNER = "owner.json"
 _COMPLETE = "complete.json"
+_RECORD = "home.json"
 _ANCESTRY = "ancestry"
 
 
@@ -65,16 +74,18 @@ def read_claims(store: BackupStore) -> list[Claim]:
 
 
 def _claim(store: BackupStore, name: str) -> Claim:
-    complete = store.read(f"{name}/{_COMPLETE}") is not None
-    data = store.read(f"{name}/{_OWNER}")
-    if data is not None:
+    complete, owner = store.read(f"{name}/{_COMPLETE}"), store.read(f"{name}/{_OWNER}")
+    is_whole = complete is not None and (owner is not None or not token_of(name))
+    is_whole = is_whole and store.read(f"{name}/{_RECORD}") is not None
+    for data in (owner, complete):  # one of them may be damaged; release 0.1.0 wrote neither
         with suppress(LogCorrupt):
-            return unseal(
-                data,
-                f"{store.url}/{name}/{_OWNER}",
-                lambda fields: Claim(name, complete, str(fields["home"]), frozenset(fields["ancestors"])),
-            )
-    return Claim(name, complete)
+            if data is not None:
+                return unseal(data, f"{store.url}/{name}", lambda fields: _claimed(name, is_whole, fields))
+    return Claim(name, is_whole)
+
+
+def _claimed(name: str, is_whole: bool, fields: dict[str, Any]) -> Claim:
+    return Claim(name, is_whole, str(fields["home"]), frozenset(fields["ancestors"]), fields.get("run"))
 
 
 def _current(store: BackupStore) -> str | None:
@@ -123,13 +134,22 @@ class Generation:
         """The identity of the home that is copied."""
         return self._home.identity()
 
-    def claim(self, ancestors: frozenset[str]) -> None:
-        """Write down whose copy this is: from now on everybody can see it."""
-        self.store.write(_OWNER, seal({"home": self.owner, "ancestors": sorted(ancestors)}))
+    def claim(self, ancestors: frozenset[str], run: CopyingRun) -> None:
+        """Write down whose copy this is, and who copies: from now on everybody can see it."""
+        claim = {"home": self.owner, "ancestors": sorted(ancestors), "run": run.mark}
+        self.store.write(_OWNER, seal(claim))
 
     def begin(self) -> None:
         """Write down what is copied."""
-        self.store.write("home.json", self.record.encode())
+        self.store.write(_RECORD, self.record.encode())
+
+    def complete(self, ancestors: frozenset[str]) -> None:
+        """Let a restore take it. First all that was copied is made to survive a loss of power, and then that."""
+        self.store.sync()
+        sealed = seal({"generation": self.name, "home": self.owner, "ancestors": sorted(ancestors)})
+        if self.store.read(_COMPLETE) != sealed:  # also of one that only says so in the way of 0.1.0
+            self.store.write(_COMPLETE, sealed)
+            self.store.sync()
 
     def dead(self, segment: str) -> list[LogCopy]:
         """The copies of the logs that keep what was set aside for a segment."""
@@ -151,17 +171,24 @@ class Generation:
 
     def is_continued(self) -> bool:
         """Whether the home's history is the one that was copied, or goes on from it."""
-        if self.store.read("home.json") != self.record.encode():
+        if self.store.read(_RECORD) != self.record.encode():
             return False
-        return all(copy.is_continued() for copy in self.checkpoints.values()) and all(
-            copy.is_continued(self._copied(name)) for name, copy in self.logs.items()
+        return (
+            all(copy.is_continued() for copy in self.checkpoints.values())
+            and all(copy.is_continued(self.settled(name)) for name, copy in self.logs.items())
+            and all(copy.is_of_this_log() for copy in self.states.values())
         )
 
     def has_gone_back(self) -> bool:
-        """Whether the home was put back to an older epoch since the last pass."""
-        return any(copy.has_gone_back() for copy in self.checkpoints.values())
+        """Whether the home was put back to an older epoch since the last pass, or makes logs anew."""
+        return (
+            any(copy.has_gone_back() for copy in self.checkpoints.values())
+            or any(copy.has_gone_back(self.settled(name)) for name, copy in self.logs.items())
+            or not all(copy.is_of_this_log() for copy in self.states.values())
+        )
 
-    def _copied(self, segment: str) -> Epoch:
+    def settled(self, segment: str) -> Epoch:
+        """The epoch of a segment's newest snapshot: whoever follows that never makes what is before it again."""
         newest = self.checkpoints[segment].newest
         return BEFORE_FIRST if newest is None else newest.epoch
 
@@ -178,26 +205,31 @@ class Generation:
 
 
 def open_generation(
-    store: BackupStore, home: Home, record: Record, chance: Callable[[], str] = lambda: uuid.uuid4().hex[:16]
+    store: BackupStore,
+    home: Home,
+    record: Record,
+    run: CopyingRun,
+    chance: Callable[[], str] = lambda: uuid.uuid4().hex[:16],
 ) -> Generation:
-    """The generation in which the copy of ``home`` goes on, or a new one.
+    """The generation in which the copy of ``home`` goes on, or a new one; it is claimed for ``run``.
 
     Raises:
         PipelineError: the store holds the copy of another home.
-        Fenced: it holds the copy of a home that has taken this one's place.
+        Fenced: it holds the copy of a home that has taken this one's place, or a later run copies this one.
     """
     claims, me = read_claims(store), home.identity()
     before = ancestors(home).union(*(claim.ancestors for claim in claims if claim.home == me))
     before |= _check_free(store, home, record, claims, before)
+    _check_alone(store, home, claims, run)
     own = [c for c in claims if c.home == me or (c.name not in before and _is_old(store, c, record.pipeline))]
     for claim in sorted(own, key=lambda claim: claim.rank, reverse=True):
         generation = Generation(store, claim.name, home, record)
         if generation.is_continued():
-            if claim.home is None:
-                generation.claim(before)
+            if claim.run != run.mark:
+                generation.claim(before, run)
             return generation
     generation = Generation(store, next_name(claims, chance()), home, record)
-    generation.claim(before | {claim.name for claim in own})
+    generation.claim(before | {claim.name for claim in own}, run)
     generation.begin()
     return generation
 
@@ -233,11 +265,20 @@ def _displaced(store: BackupStore, home: Home, by: Claim) -> Fenced:
     )
 
 
-def check_owner(store: BackupStore, home: Home, generation: Generation) -> list[Claim]:
+def _check_alone(store: BackupStore, home: Home, claims: list[Claim], run: CopyingRun) -> None:
+    if not run.is_last(claim for claim in claims if claim.home == home.identity()):
+        raise Fenced(
+            f"copies of {home.root} to {masked(store.url)} no longer count: another process that was started "
+            "later copies a home of the same identity to it. A directory that was copied by hand is the same home "
+            "for its backup: stop one of the two, or give another place to its backup"
+        )
+
+
+def check_owner(store: BackupStore, home: Home, generation: Generation, run: CopyingRun) -> list[Claim]:
     """See that a generation still counts; the claims as they are now.
 
     Raises:
-        Fenced: somebody has taken the place of its home.
+        Fenced: somebody has taken the place of its home, or a later run copies that.
         BackendUnavailable: somebody has removed it; the next pass begins another.
     """
     claims = read_claims(store)
@@ -246,6 +287,7 @@ def check_owner(store: BackupStore, home: Home, generation: Generation) -> list[
     rival = displacing(claims, (found or [expected])[0])
     if rival is not None:
         raise _displaced(store, home, rival)
+    _check_alone(store, home, claims, run)
     if not found:
         raise BackendUnavailable(
             f"the copy {generation.name} at {masked(store.url)} was removed by somebody else; the next pass "
@@ -254,33 +296,36 @@ def check_owner(store: BackupStore, home: Home, generation: Generation) -> list[
     return claims
 
 
-def complete(store: BackupStore, home: Home, generation: Generation) -> None:
+def complete(store: BackupStore, home: Home, generation: Generation, run: CopyingRun) -> None:
     """Let a restore take ``generation`` from now on, and remove those that it replaces.
 
     Raises:
-        Fenced: somebody has taken the place of its home; nothing was changed.
+        Fenced: somebody has taken the place of its home, or a later run copies it; nothing was changed.
     """
-    claims = check_owner(store, home, generation)
+    claims = check_owner(store, home, generation, run)
     (mine,) = (claim for claim in claims if claim.name == generation.name)
-    if generation.store.read(_COMPLETE) is None:  # also of one that only says so in the way of 0.1.0
-        generation.store.write(_COMPLETE, seal({"generation": generation.name}))
+    generation.complete(mine.ancestors)
     for claim in removable(claims, mine):
         remove_generation(store, claim.name)
 
 
-def withdraw(store: BackupStore, generation: Generation) -> None:
+def withdraw(store: BackupStore, generation: Generation, run: CopyingRun) -> None:
     """Remove what a displaced run had begun; its complete copies stay for its successor to remove."""
-    if not any(claim.complete for claim in read_claims(store) if claim.name == generation.name):
+    found = (claim for claim in read_claims(store) if claim.name == generation.name)
+    if not any(claim.complete or claim.run not in (None, run.mark) for claim in found):
         remove_generation(store, generation.name)
 
 
 def remove_generation(store: BackupStore, name: str) -> None:
-    """Remove a generation, so that nobody ever takes what is left of it: its claim goes last."""
+    """Remove a generation, so that nobody ever takes what is left of it: its claim goes last.
+
+    Not even if whose it was says only now that it is complete: then it has no record any more.
+    """
     folder = store.under(name)
-    folder.remove([_COMPLETE])
+    folder.remove([_COMPLETE, _RECORD])
     for below in folder.folders():
         folder.remove_folder(below)
-    folder.remove(["home.json", _OWNER])
+    folder.remove([_OWNER])
     with suppress(BackendUnavailable):  # object stores have no folders that could be left
         store.remove_folder(name)
 
@@ -308,4 +353,4 @@ def copied_record(generation: BackupStore) -> Record:
     Raises:
         LogCorrupt: it is missing or damaged.
     """
-    return Record.decode(generation.read("home.json") or b"", f"{generation.url}/home.json")
+    return Record.decode(generation.read(_RECORD) or b"", f"{generation.url}/{_RECORD}")

@@ -1,22 +1,25 @@
-"""Copying epoch logs, and what file sinks have written: both grow by pieces that never change."""
+"""Copying epoch logs. An entry never changes while its log goes on; a log that is put back makes some again.
+
+So what was copied and may have been made again is compared with the log, by the manifests: their names say only
+which epochs they cover. Small documents are compared too, by all that they hold.
+"""
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable
-from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import LogCorrupt, LogNotFound
+from tidelock.errors import BackendUnavailable, LogCorrupt, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
 from tidelock.log.log import RECALLS
-from tidelock.log.sealed import seal
 from tidelock.recovery import Held, Pieces
-from tidelock.runtime.backup_store import BackupStore, checksum
+from tidelock.runtime.backup_store import BackupStore
 
+_HEADER = "log.json"
 _ENTRY = re.compile(r"entries/(\d+)-(\d+)\.json")
-_EPOCH = re.compile(r"epoch=(\d+)")
 
 
 def entry_name(covers: EpochRange) -> str:
@@ -50,6 +53,8 @@ class LogCopy:
         self._url = url
         self._stored = store.sizes(folder)
         self.ranges = stored_ranges(self._stored)
+        self._checksums: dict[str, int] = {}
+        """Of the documents and manifests that this process has written or compared, by their names."""
 
     @property
     def tail(self) -> Epoch:
@@ -77,13 +82,15 @@ class LogCopy:
 
         Raises:
             LogCorrupt: the log itself is damaged.
-            BackendUnavailable: the target does not work.
+            BackendUnavailable: the target does not work, or there is another log now.
         """
         log = self.log()
         if log is None:
             return
+        if not self.is_of_this_log():
+            raise BackendUnavailable(f"{log.shown} was replaced while it was copied; the next pass copies it")
         for name in ("log", RECALLS, *log.store.names("aside/")):
-            self._put(f"{name}.json", log.store.get(name))
+            self._put_document(f"{name}.json", log.store.get(name))
         for covers in log.ranges():
             if covers not in self.ranges:
                 self._copy_entry(log, covers)
@@ -100,22 +107,67 @@ class LogCopy:
                     return
                 raise LogCorrupt(f"{log.shown}: part {part.file} of epoch {covers} is missing")
             self._put(f"parts/{part.file}", content.to_pybytes())
-        self._put(entry_name(covers), data)
+        self._write(entry_name(covers), data)
         self.ranges = sorted([*self.ranges, covers])
 
-    def _put(self, name: str, data: bytes | None) -> None:
-        if data is not None and self._stored.get(name) != len(data):
-            self._store.write(f"{self._folder}/{name}", data)
-            self._stored[name] = len(data)
+    def _put(self, name: str, data: bytes) -> None:
+        """Copy what never changes under its name."""
+        if self._stored.get(name) != len(data):
+            self._write(name, data)
+
+    def _put_document(self, name: str, data: bytes | None) -> None:
+        """Copy what may be replaced, also by something of the same length."""
+        if data is not None and not self._has(name, data):
+            self._write(name, data)
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._store.write(f"{self._folder}/{name}", data)
+        self._stored[name] = len(data)
+        self._checksums[name] = zlib.crc32(data)
+
+    def _has(self, name: str, data: bytes) -> bool:
+        """Whether the copy has this under that name; only once does it have to be read for that."""
+        if self._stored.get(name) != len(data):
+            return False
+        if name not in self._checksums:
+            self._checksums[name] = zlib.crc32(self._store.read(f"{self._folder}/{name}") or b"")
+        return self._checksums[name] == zlib.crc32(data)
+
+    def drop_replaced(self, after: Epoch) -> None:
+        """Remove what was copied beyond epoch ``after`` and is not what the log holds: that has gone back since.
+
+        What comes before an entry that is the same is the same, too.
+        """
+        log = self.log()
+        if log is None:
+            return
+        for covers in reversed([r for r in self.ranges if r.last > after]):
+            if self._is_same(log, covers):
+                return
+            self._drop(covers)
+
+    def clear(self) -> None:
+        """Remove all of the copy: another log is in the place of the one that was copied."""
+        self._remove(_HEADER)
+        for covers in reversed(self.ranges.copy()):
+            self._drop(covers)
+
+    def _is_same(self, log: EpochLog, covers: EpochRange) -> bool:
+        """Whether a copied entry is the one of the log; one that it has dropped since this process knew it, is."""
+        name, data = entry_name(covers), log.store.manifest(covers)
+        return name in self._checksums if data is None else self._has(name, data)
 
     def cut(self, passed: Epoch) -> None:
         """Remove the entries up to ``passed``, oldest first; the newest always stays."""
         for covers in [r for r in self.ranges[:-1] if r.last <= passed]:
-            parts = self._parts(covers)
-            self._remove(entry_name(covers))
-            for name in parts:
-                self._remove(name)
-            self.ranges.remove(covers)
+            self._drop(covers)
+
+    def _drop(self, covers: EpochRange) -> None:
+        parts = self._parts(covers)
+        self._remove(entry_name(covers))
+        for name in parts:
+            self._remove(name)
+        self.ranges.remove(covers)
 
     def _parts(self, covers: EpochRange) -> list[str]:
         data = self._store.read(f"{self._folder}/{entry_name(covers)}") or b""
@@ -127,54 +179,28 @@ class LogCopy:
     def _remove(self, name: str) -> None:
         self._store.remove([f"{self._folder}/{name}"])
         self._stored.pop(name, None)
+        self._checksums.pop(name, None)
 
     def is_related(self) -> bool:
         """Whether the log is the one whose copy this is."""
         log = self.log()
-        return log is not None and log.store.get("log") == self._store.read(f"{self._folder}/log.json")
+        return log is not None and self._has(_HEADER, log.store.get("log") or b"")
+
+    def is_of_this_log(self) -> bool:
+        """Whether nothing of another log was copied; of one that is not there that cannot be told."""
+        return _HEADER not in self._stored or self.log() is None or self.is_related()
 
     def is_continued(self, after: Epoch) -> bool:
         """Whether what was copied beyond epoch ``after`` is still what the log holds."""
         log = self.log()
         if log is None or not self.is_related():
-            return "log.json" not in self._stored
+            return _HEADER not in self._stored
         recent = [covers for covers in self.ranges if covers.last > after]
-        return all(
-            log.store.manifest(covers) == self._store.read(f"{self._folder}/{entry_name(covers)}")
-            for covers in recent
-        )
+        return all(self._has(entry_name(covers), log.store.manifest(covers) or b"") for covers in recent)
 
-
-class OutputCopy:
-    """The copy of what a file sink has written below the home: one directory for each epoch.
-
-    Beside it, and after it, goes a document with the sizes and checksums of its files.
-    """
-
-    def __init__(self, store: BackupStore, sink: str, location: str) -> None:
-        self._store = store
-        self._folder = f"out/{sink}"
-        self._location = Path(location)
-        self._copied = stored_epochs(name for name in store.sizes(self._folder) if "/" not in name)
-
-    def copy(self, last: Epoch) -> None:
-        """Copy the directories of the epochs up to ``last``."""
-        for folder in sorted(self._location.glob("epoch=*")):
-            for epoch in stored_epochs([folder.name]) - self._copied:
-                if epoch <= last:
-                    self._copy_epoch(folder)
-                    self._copied.add(epoch)
-
-    def _copy_epoch(self, folder: Path) -> None:
-        files = {}
-        for file in sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")):
-            name = file.relative_to(folder).as_posix()
-            files[name] = checksum(file)
-            self._store.upload(f"{self._folder}/{folder.name}/{name}", file)
-        self._store.write(f"{self._folder}/{folder.name}.json", seal({"files": files}))
-
-
-def stored_epochs(names: Iterable[str]) -> set[Epoch]:
-    """The epochs that these files of a file sink belong to."""
-    firsts = (name.partition("/")[0].removesuffix(".json") for name in names)
-    return {Epoch(int(m[1])) for m in map(_EPOCH.fullmatch, firsts) if m}
+    def has_gone_back(self, after: Epoch) -> bool:
+        """Whether the log surely holds something else beyond epoch ``after`` than what was copied."""
+        log = self.log()
+        if log is None or not self.is_of_this_log():
+            return log is not None
+        return not all(self._is_same(log, covers) for covers in self.ranges if covers.last > after)

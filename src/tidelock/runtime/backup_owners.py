@@ -14,7 +14,9 @@ whoever had made a claim there without getting as far as a complete copy. It suc
   run may wake up in the middle of making a claim), or as soon as a restore would take what is neither its own nor
   of an ancestor (`displacing`). So of several homes that were restored from one copy the first with a complete
   one owns the place, and a claim that never gets that far stops none of the others;
-* a run removes generations of its own and of its ancestors only, and only once its own is complete (`removable`).
+* a run removes generations of its own and of its ancestors only, and only once its own is complete (`removable`);
+  and older ones that have lost their claim, or have a damaged one, before they were complete: whoever made such a
+  one does not find it any more and has begun another.
 
 Hence the generation that a restore would take is removed only by a run that has a complete one which a restore
 takes instead, and there is a usable copy at every moment since the first one was complete. Who owns what a restore
@@ -24,6 +26,10 @@ What is not promised without compare-and-set: a run that was displaced between l
 into, or complete, its own generation. If a descendant has displaced it, no restore takes that, because the
 descendant's goes before it as soon as that is complete. Of two homes that were restored from one copy, and find
 each other incomplete before both are complete, the one that ranks higher owns the place.
+
+A home has one identity, so a directory that was copied by hand and runs a second time would write into the copies
+of the first. So a claim also has the mark of the run that copies, and a run that finds a new one of another run in
+a claim of its home stops copying: of the two the last one that was started goes on.
 
 A copy in which there is no batch yet is worth nothing, and a job that starts anew with the same place takes it
 over: its claim, not its home, then says that it succeeds the home that made it. At other places it does not.
@@ -53,6 +59,8 @@ class Claim:
     complete: bool
     home: str | None = None
     ancestors: frozenset[str] = frozenset()
+    run: str | None = None
+    """The mark of the run that was the last one to copy into it."""
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -66,6 +74,31 @@ class Claim:
         True
         """
         return self.home != other.home and bool(self.ancestors & {other.home, other.name})
+
+
+class CopyingRun:
+    """One process that copies a home, and what it knows of others that do. Owned by the thread that copies.
+
+    A home has one such process at a time (a lock in the home sees to that), so whoever has copied it before has
+    ended. A home directory that was duplicated has two locks and one identity; then the last one that was started
+    goes on. Every run writes its mark into the claim of the home.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self._before: frozenset[tuple[str, str | None]] | None = None
+
+    def is_last(self, own: Iterable[Claim]) -> bool:
+        """Whether nobody has copied the home since this run first looked at its claims, but this run.
+
+        >>> run = CopyingRun("second")
+        >>> [run.is_last([Claim("00000001-a", True, "A", run=mark)]) for mark in ("first", "second", "third")]
+        [True, True, False]
+        """
+        others = frozenset((claim.name, claim.run) for claim in own if claim.run != self.mark)
+        if self._before is None:
+            self._before = others
+        return others <= self._before
 
 
 def is_generation(name: str) -> bool:
@@ -107,9 +140,18 @@ def displacing(claims: Collection[Claim], mine: Claim) -> Claim | None:
 
 def removable(claims: Iterable[Claim], mine: Claim) -> list[Claim]:
     """What the owner of ``mine`` may remove now that it is complete."""
-    return [
-        claim for claim in claims if claim.name != mine.name and (claim.home == mine.home or mine.succeeds(claim))
-    ]
+    others = (claim for claim in claims if claim.name != mine.name)
+    return [c for c in others if c.home == mine.home or mine.succeeds(c) or _is_rubble(c, mine)]
+
+
+def _is_rubble(claim: Claim, mine: Claim) -> bool:
+    """Whether it is what is left of a generation that nobody can ever complete, because its claim is gone.
+
+    >>> mine, chance = Claim("00000002-0123456789abcdef", True, "B"), "0123456789abcdef"
+    >>> [_is_rubble(Claim(f"{token:08}-{chance}", complete=False), mine) for token in (0, 1, 3)]
+    [False, True, False]
+    """
+    return claim.home is None and not claim.complete and 0 < token_of(claim.name) < token_of(mine.name)
 
 
 def succeeded(taken: Claim, unfinished: Iterable[Claim] = ()) -> frozenset[str]:

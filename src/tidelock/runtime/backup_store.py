@@ -3,15 +3,21 @@
 A file appears under its name when it is complete: a local one is written aside and renamed, an object store
 shows an object when its upload has ended. A reader does not rely on that: everything that is copied has its size
 and checksum written down elsewhere.
+
+What has been uploaded to an object store is kept. On a local or mounted disk a file is synced before it is
+renamed, and the folders that have got new names are when it matters (`BackupStore.sync`): before something relies
+on what was written, and before anything is removed. Files there are for their owner alone, as those of a home are:
+names and digests of what a pipeline does stand in them.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,8 +27,10 @@ from fsspec.implementations.local import LocalFileSystem
 from tidelock.credentials import credentials_for, redacted, taken, with_credentials
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
 from tidelock.inside import is_relative_name, relative_name
+from tidelock.placing import make_folder, remove_tree, sync_folder
 
 _CHUNK = 1 << 20
+_FILE, _FOLDER = 0o600, 0o700
 
 
 class BackupStore:
@@ -35,7 +43,9 @@ class BackupStore:
         except (ImportError, ValueError) as error:
             raise PipelineError(f"{place!r} cannot hold a backup: {redacted(str(error))}") from error
         self._root = str(root).rstrip("/")
+        self._is_local = isinstance(self._files, LocalFileSystem)
         self._made: set[str] = set()
+        self._unsynced: set[str] = set()
         self.bytes_written = 0
 
     def under(self, folder: str) -> BackupStore:
@@ -102,41 +112,56 @@ class BackupStore:
     def _appearing(self, name: str) -> Iterator[BinaryIO]:
         with self._translated(f"write {name}"):
             path = self._path(name)
-            aside = self._aside(path)
-            self._make_folder(path.rpartition("/")[0])
-            try:
-                with self._files.open(aside, "wb") as file:
-                    yield file
-                if aside != path:
-                    self._files.mv(aside, path)
-            except BaseException:
-                self.remove([aside.removeprefix(f"{self._root}/")])
-                raise
+            folder = path.rpartition("/")[0]
+            self._make_folder(folder)
+            with _placed(Path(path)) if self._is_local else self._uploaded(path) as file:
+                yield file
+            self._unsynced.add(folder)
+
+    @contextmanager
+    def _uploaded(self, path: str) -> Iterator[BinaryIO]:
+        try:
+            with self._files.open(path, "wb") as file:
+                yield file
+        except BaseException:
+            with suppress(FileNotFoundError):
+                self._files.rm_file(path)
+            raise
 
     def _make_folder(self, path: str) -> None:
-        if path not in self._made:  # an object store asks its server every time
+        if path in self._made:  # an object store asks its server every time
+            return
+        if self._is_local:
+            make_folder(Path(path), mode=_FOLDER)
+        else:
             self._files.makedirs(path, exist_ok=True)
-            self._made.add(path)
+        self._made.add(path)
 
-    def _aside(self, path: str) -> str:
-        if not isinstance(self._files, LocalFileSystem):
-            return path
-        folder, _, name = path.rpartition("/")
-        return f"{folder}/.{name[:100]}.{uuid.uuid4().hex}"
+    def sync(self) -> None:
+        """Let all that was written so far survive a loss of power; nothing happens if it does."""
+        for folder in sorted(self._unsynced) if self._is_local else ():
+            with self._translated(f"sync {folder}"), suppress(FileNotFoundError):  # somebody else has removed it
+                sync_folder(Path(folder))
+        self._unsynced.clear()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files, in the order given; those that are gone already are not missed."""
+        """Remove files, in the order given; those that are gone already are not missed.
+
+        What was written before survives then: it may be what replaces them.
+        """
         for name in names:
-            with self._translated(f"remove {name}"):
-                try:
-                    self._files.rm_file(self._path(name))
-                except FileNotFoundError:
-                    continue
+            self.sync()
+            with self._translated(f"remove {name}"), suppress(FileNotFoundError):
+                self._files.rm_file(self._path(name))
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder with all that is in it; what was written before survives then."""
+        self.sync()
         with self._translated(f"remove {folder}"):
-            self._files.rm(self._path(folder), recursive=True)
+            if self._is_local:
+                remove_tree(Path(self._path(folder)))
+            else:
+                self._files.rm(self._path(folder), recursive=True)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{relative_name(name)}"
@@ -153,6 +178,21 @@ class BackupStore:
                 f"the backup at {self.url} does not work: cannot {doing} ({redacted(repr(error))}); the next pass "
                 "tries again"
             ) from error
+
+
+@contextmanager
+def _placed(path: Path) -> Iterator[BinaryIO]:
+    """A file of a disk: written aside, synced and renamed; nothing is left of it if that fails."""
+    aside = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
+    try:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _is_ours(name: str) -> bool:

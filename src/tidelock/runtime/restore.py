@@ -8,8 +8,9 @@ which they fit together (Segment Backup, section 3.5). Then each checkpoint is r
 rewound to it, each cursor put where its reader is. Readers in other jobs may have come further: every log says to
 which epoch it was put back, and they stop if they have.
 
-The record of the home is written last. A restore that is killed leaves a directory that is not a home, and that
-another restore refuses: remove it and restore again.
+A restore begins with the folder `restoring`, which of several only one can make, in a directory in which nothing
+else is. The record of the home is written last, when that folder has gone. A restore that is killed leaves a
+directory that is not a home, and that another restore refuses: remove it and restore again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, InternalError, LogCorrupt, PipelineError, TidelockError
-from tidelock.placing import remove_tree, sync_tree
+from tidelock.placing import make_folder, remove_tree, sync_tree
 from tidelock.recovery import Adjusted, Found, Held, adjust, violations
 from tidelock.runtime.backup_generations import copied_record, read_claims, remember_ancestors
 from tidelock.runtime.backup_owners import Claim, newest
@@ -69,14 +70,13 @@ def restore(url: str, home: Home) -> Restored:
     """Make ``home`` from the copy at ``url``. If that fails, nothing is left of it.
 
     Raises:
-        PipelineError: the home is not empty, there is no complete copy, or a place was asked for a log that is
-            not in it.
+        PipelineError: the home is not empty, there is no complete copy, a place was asked for a log that is not
+            in it, or there is a log already.
+        Fenced: somebody has taken over a log while it was restored.
         Unrecoverable: what is left of the copy does not fit together.
         LogCorrupt: the copy's own documents are damaged.
         BackendUnavailable: the copy cannot be read.
     """
-    if home.root.exists() and any(home.root.iterdir()):
-        raise PipelineError(f"{home.root} is not empty: give a directory that is, or does not exist yet")
     store = BackupStore(url)
     for _ in range(_ATTEMPTS):
         claims = read_claims(store)
@@ -108,6 +108,7 @@ def _restore_from(store: BackupStore, taken: Claim, claims: list[Claim], home: H
     ``claims`` has all that were there when it was chosen.
     """
     restoration = _Restoration(store, taken, home)
+    restoration.begin()
     try:
         restored = restoration.run()
         if not _is_replaced(store, taken):
@@ -136,6 +137,27 @@ class _Restoration:
         self._dead: dict[str, LogRestore] = {}
         self._states: dict[str, LogRestore] = {}
 
+    def begin(self) -> None:
+        """Take the directory: nobody else restores into it from now on.
+
+        Raises:
+            PipelineError: there is something in it; nothing was touched.
+        """
+        try:
+            make_folder(self._home.root)
+            self._working.mkdir()
+        except FileExistsError:
+            raise self._not_empty() from None
+        if any(found != self._working for found in self._home.root.iterdir()):
+            self._working.rmdir()
+            raise self._not_empty()
+
+    def _not_empty(self) -> PipelineError:
+        return PipelineError(
+            f"{self._home.root} is not empty: give a directory that is, or does not exist yet. A restore that was "
+            "killed, or is under way, leaves something there, too"
+        )
+
     def run(self) -> Restored:
         """Make everything but what makes it a home."""
         self._record = copied_record(self._store)
@@ -153,18 +175,25 @@ class _Restoration:
         sync_tree(self._home.root)
         # What was copied may have been replaced by its own run by now; whose it was is known from before.
         remember_ancestors(self._home, self._taken, [*claims, *read_claims(self._origin)])
+        remove_tree(self._working, durable=True)
         self._home.remember(_moved(self._record, self._home))
 
     def undo(self) -> None:
-        """Remove what was made; the directory was empty before."""
+        """Remove what was made; the directory was empty before, and nobody else's as long as it is not again."""
         for log in self._logs.values():
             log.discard()
         for made in self._home.root.glob("*"):
-            shutil.rmtree(made) if made.is_dir() else made.unlink()
+            if made != self._working:
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
+        remove_tree(self._working)
+
+    @property
+    def _working(self) -> Path:
+        return self._home.root / "restoring"
 
     @property
     def _staging(self) -> Path:
-        return self._home.root / "restoring"
+        return self._working / "files"
 
     # -- looking
 
@@ -179,10 +208,13 @@ class _Restoration:
             if segment.cached is not None:
                 url = self._own(self._home.snapshots(segment.cached))
                 self._states[name] = LogRestore(self._store, f"state/{segment.cached}", url)
+                self._states[name].fetch()
             if segment.log is not None:
                 self._logs[name] = LogRestore(self._store, f"logs/{name}", self._url(name))
+                self._logs[name].fetch()
         for name in sorted({path.partition("/")[0] for path in self._store.sizes("dead")}):
             self._dead[name] = LogRestore(self._store, f"dead/{name}", self._own(self._home.letters(name)))
+            self._dead[name].fetch()
 
     def _url(self, log: str) -> str:
         """Where a log is made: where it was asked for, or in the home."""

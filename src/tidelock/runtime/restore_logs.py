@@ -1,25 +1,33 @@
-"""Bringing back epoch logs and the files of sinks: only what is whole, and of a log only one run without a gap."""
+"""Bringing back epoch logs and the files of sinks: only what is whole, and of a log only one run without a gap.
+
+A log may be brought to a place outside of the new home, where others could come too: a second restore, and the job
+that goes on after it. So the header is made first, which only one of them can; then the log is taken over, and
+whatever follows is done only while nobody else has taken it over. A restore that finds a log there has made
+nothing, and removes nothing; one that fails removes the log that it has made, as long as it is its own.
+"""
 
 from __future__ import annotations
 
+import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import LogCorrupt, PipelineError
-from tidelock.inside import inside, relative_name
+from tidelock.errors import Fenced, LogCorrupt, PipelineError
+from tidelock.inside import inside
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.log import RECALLS, recalled
 from tidelock.log.sealed import unseal
-from tidelock.log.store import open_store
+from tidelock.log.store import Token, open_store
 from tidelock.placing import remove_tree
 from tidelock.recovery import Held, Pieces, Step
-from tidelock.runtime.backup_logs import entry_name, held_in, stored_epochs, stored_ranges
+from tidelock.runtime.backup_logs import entry_name, held_in, stored_ranges
+from tidelock.runtime.backup_outputs import Checksums, stored_checksums, stored_epochs
 from tidelock.runtime.backup_store import BackupStore
 from tidelock.runtime.replanning_logs import remove_log
 
@@ -32,24 +40,62 @@ class _Entry:
 
 
 class LogRestore:
-    """The copy of a log on its way to a new place. Its parts go first: without manifests they are nothing."""
+    """The copy of a log on its way to a new place. Parts go before manifests: without those they are nothing."""
 
     def __init__(self, store: BackupStore, folder: str, url: str) -> None:
         self._store = store
         self._folder = folder
         self._target = open_store(url)
-        self._check_free()
         self._header = store.read(f"{folder}/log.json")
         self._id = self._header and unseal(self._header, f"{store.url}/{folder}/log.json", lambda f: str(f["id"]))
         self._names = store.sizes(folder)
+        self._owner = f"a restore ({uuid.uuid4().hex})"
+        self._is_made = False
+        self._token: Token | None = None
+        self._entries: list[_Entry] = []
         self.damaged: list[str] = []
+
+    def fetch(self) -> None:
+        """Begin the log at its new place, and bring there what is whole.
+
+        Raises:
+            PipelineError: there is a log already; nothing of it was touched.
+            Fenced: somebody has taken the new log over.
+        """
+        self._begin()
         self._entries = [entry for covers in stored_ranges(self._names) for entry in self._fetched(covers)]
 
-    def _check_free(self) -> None:
-        if self._target.get("log") is not None:
+    def _begin(self) -> None:
+        if self._target.get("log") is None:
+            if self._header is None:
+                return  # the log had not been made yet
+            self._is_made = self._target.create("log", self._header)
+        if not self._is_made:
             raise PipelineError(
-                f"there is a log at {self._target.shown} already: restore to another place, or remove it"
+                f"there is a log at {self._target.shown} already, perhaps of another restore that is under way or "
+                "was killed: restore to another place, or remove it. Nothing of it was touched"
             )
+        self._token = self._target.take_over(self._owner)
+
+    # -- whose it is
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether it was made here, and nobody has taken it over since."""
+        return self._target.holder() == (self._token, self._owner)
+
+    def _held(self) -> Token:
+        """The token under which the log is made.
+
+        Raises:
+            Fenced: it is somebody else's.
+        """
+        if self._token is None or not self._is_mine:
+            raise Fenced(
+                f"{self._target.shown} was taken over while it was restored: by another restore, or by a job that "
+                "goes on with it. Nothing of theirs was touched; if you need this one, restore to another place"
+            )
+        return self._token
 
     # -- what is there
 
@@ -73,6 +119,7 @@ class LogRestore:
         data = self._store.read(name) or b""
         if (len(data), zlib.crc32(data)) != (part.bytes, part.crc32):
             raise LogCorrupt(f"{name} is missing, torn or damaged")
+        self._held()
         self._target.write_part(part.file, _writing(data))
 
     def pieces(self) -> Pieces:
@@ -124,17 +171,18 @@ class LogRestore:
                 before = unseal(self._store.read(name) or b"", name, recalled)
         except LogCorrupt as damage:
             self.damaged.append(str(damage))
+        self._held()
         EpochLog.open(self._target.url).tell_recalls((*before, version))
 
     def _make(self, kept: list[_Entry], version: Epoch, readers: Mapping[str, Epoch]) -> None:
         for name, data in self._set_aside(version):
+            self._held()
             self._target.put(name, data)
-        self._target.create("log", self._header or b"")
-        token = self._target.take_over("restore")
         for entry in kept:
-            self._target.publish(token, entry.covers, entry.data)
+            self._target.publish(self._held(), entry.covers, entry.data, entry.parts)
         log = EpochLog.open(self._target.url)
         for consumer, position in readers.items():
+            self._held()
             log.move_cursor(consumer, position)
 
     def _set_aside(self, version: Epoch) -> Iterator[tuple[str, bytes]]:
@@ -150,12 +198,15 @@ class LogRestore:
                 yield name.removesuffix(".json"), data
 
     def discard(self) -> None:
-        """Remove what was brought to the new place, and the log if it was made."""
-        self._remove(self._entries)
-        remove_log(self._target.url)
+        """Remove the log if it was made here; nothing happens if it is somebody else's by now."""
+        if self._token is None and self._is_made:
+            self._target.delete("log")  # nobody got further
+        elif self._token is not None and self._is_mine:
+            remove_log(self._target.url)
 
     def _remove(self, entries: list[_Entry]) -> None:
-        self._target.remove_parts(name for entry in entries for name in entry.parts)
+        if entries:
+            self._target.collect_parts(self._held(), [name for entry in entries for name in entry.parts])
 
 
 class OutputRestore:
@@ -182,11 +233,11 @@ class OutputRestore:
     def _download(self, name: str) -> tuple[int, int] | None:
         return self._store.download(f"{self._folder}/{name}", inside(self._location, name))
 
-    def _files(self, folder: str) -> dict[str, tuple[int, int]]:
+    def _files(self, folder: str) -> Checksums:
         """The files of an epoch, with their sizes and checksums; none if that cannot be read."""
         name = f"{self._folder}/{folder}.json"
         with suppress(LogCorrupt):
-            return unseal(self._store.read(name) or b"", name, _checksums)
+            return unseal(self._store.read(name) or b"", name, stored_checksums)
         return {}
 
     def keep(self, last: Epoch) -> None:
@@ -198,7 +249,3 @@ class OutputRestore:
 
 def _writing(data: bytes) -> Callable[[BinaryIO], int]:
     return lambda file: file.write(data)
-
-
-def _checksums(fields: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    return {relative_name(name): (size, crc32) for name, (size, crc32) in fields["files"].items()}
