@@ -163,6 +163,49 @@ def test_brokers_that_do_not_know_the_topic_yet_when_a_batch_is_planned(
         stream.initialOffset()  # nobody has seen it so far
 
 
+def test_the_first_batch_begins_where_it_was_planned_to_begin(topic: Topic, brokers: Brokers) -> None:
+    """Spark asks anew where a query begins until its first batch is finished; the topic may have moved on."""
+    topic.write(range(5))
+    options = {"servers": brokers.location.url, "topic": topic.name}
+    stream = TopicStream(options, StructType())
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    for dropped in (3, 5):
+        topic.drop_before(dropped)
+        again = TopicStream(options, StructType())
+        assert again.initialOffset()["offsets"] == [dropped]
+        (share,) = again.partitions(again.initialOffset(), end)
+        assert (share.first, share.end) == (0, 5)
+    old = {name: value for name, value in end.items() if name != "from"}  # as 0.1.0 has written it
+    topic.write(range(5, 9))
+    topic.drop_before(7)
+    with pytest.raises(LogCorrupt, match=r"records from 5 to 6 .* are gone"):
+        again.partitions(again.initialOffset(), old)
+
+
+def test_what_comes_behind_a_batch_that_is_planned_does_not_belong_to_it(topic: Topic, brokers: Brokers) -> None:
+    topic.write(range(5))
+    stream = TopicStream({"servers": brokers.location.url, "topic": topic.name}, StructType())
+    first = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    assert stream.latestOffset(first, ReadAllAvailable()) == first, "nothing is new"
+    topic.write(range(5, 7))
+    second = stream.latestOffset(first, ReadAllAvailable())
+    (share,) = stream.partitions(first, second)
+    assert (share.first, share.end) == (5, 7)
+
+
+def test_the_end_of_a_drain_is_not_before_its_beginning(topic: Topic, brokers: Brokers) -> None:
+    """What is there is asked for before a new query asks where it begins: behind that, on a busy topic."""
+    topic.write(range(5))
+    stream = TopicStream(
+        {"servers": brokers.location.url, "topic": topic.name, "starting": "latest"}, StructType()
+    )
+    stream.prepareForTriggerAvailableNow()
+    topic.write(range(5, 9))
+    start = stream.initialOffset()
+    assert start["offsets"] == [9]
+    assert stream.latestOffset(start, ReadAllAvailable())["offsets"] == [9]
+
+
 def test_brokers_that_do_not_know_the_topic_yet_when_it_is_cut(
     topic: Topic, brokers: Brokers, forgetful: list[str], tmp_path: Path
 ) -> None:

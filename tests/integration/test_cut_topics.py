@@ -93,10 +93,13 @@ def test_an_epoch_has_what_came_since_the_last_one(topic: Topic, log: EpochLog) 
 
 def test_a_log_that_begins_at_the_end_of_the_topic(topic: Topic, log: EpochLog) -> None:
     topic.write(1, 2)
+    cutter(topic, log, starting="latest")
+    topic.write(3)  # and the cutter is killed before its first epoch
     late = cutter(topic, log, starting="latest")
-    topic.write(3)
     assert late.cut() == 1
     assert rows(log) == [[3]]
+    with pytest.raises(PipelineError, match="holds epochs of something else"):
+        Cutter(log, parse_servers(topic.servers), "another")
 
 
 def test_what_is_wrong_with_a_topic_is_told(

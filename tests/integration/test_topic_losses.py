@@ -57,6 +57,12 @@ def test_records_that_go_between_planning_and_reading(
     with pytest.raises(StreamingQueryException, match=r"LogCorrupt: .* the records from 0 to 2 of partition 0"):
         reader.run(lambda: topic.drop_before(3))
     assert reader.seen == [], "the record that is left does not stand for all of them"
+    for dropped in (3, 4):
+        topic.drop_before(dropped)
+        gone = r"LogCorrupt: .* the records from 0 to . of partition 0"
+        with pytest.raises(StreamingQueryException, match=gone):
+            reader.run()
+        assert reader.seen == [], "nor when it is started again, although its first batch was never finished"
 
     another = Topic(kafka_server)
     reader = Reader(spark, Place(spark, place.home / "another"), another)

@@ -4,8 +4,9 @@ A cutter looks at the end of a topic now and then and publishes an entry that na
 It reads no records and copies none. Jobs that follow the subject agree on these epochs with each other; with the
 producer of the topic nobody can agree.
 
-Where the cutter is stands in the newest entry, so one that was killed goes on exactly there, and of two at a time
-the older one is fenced. Partitions that are added to the topic later are taken from their beginning.
+Where the cutter is stands in the newest entry, and before there is one in a document that the first cutter of the
+log has made; so one that was killed goes on exactly there, and of two at a time the older one is fenced.
+Partitions that are added to the topic later are taken from their beginning.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from functools import partial
 from typing import Any
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.errors import PipelineError
+from tidelock.errors import LogCorrupt, PipelineError
 from tidelock.extras import need
 from tidelock.kafka.continuity import Position, Span, check_goes_on, check_kept, deleted
 from tidelock.kafka.location import Location
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
+from tidelock.log.sealed import seal, unseal
 from tidelock.log.topic_parts import topic_part
 
 _AT = "topic"
+_BEGINNING = "beginning"
 
 
 class Cutter:
@@ -52,14 +55,24 @@ class Cutter:
 
     def _standing(self, starting: str) -> tuple[Epoch, Position]:
         ranges = self._log.ranges()
-        if not ranges:
-            return Epoch(-1), self._position(starting)
-        fields: Mapping[str, Any] = (self._log.manifest(ranges[-1]).offsets or ({},))[0]
+        fields: Mapping[str, Any] = (
+            (self._log.manifest(ranges[-1]).offsets or ({},))[0] if ranges else self._beginning(starting)
+        )
         if fields.get(_AT) != self._topic:
             raise PipelineError(
                 f"{self._log.shown} holds epochs of something else than topic {self._topic}: give another --log"
             )
-        return ranges[-1].last, Position.from_fields(fields)
+        return ranges[-1].last if ranges else Epoch(-1), Position.from_fields(fields)
+
+    def _beginning(self, starting: str) -> dict[str, Any]:
+        """Where the log's first epoch begins: settled once, whoever asks again."""
+        store = self._log.store
+        if store.get(_BEGINNING) is None:
+            store.create(_BEGINNING, seal({_AT: self._topic, **self._position(starting).to_fields()}))
+        kept = store.get(_BEGINNING)
+        if kept is None:
+            raise LogCorrupt(f"{self._log.shown} has lost where it begins: look at its store, then start again")
+        return unseal(kept, f"{self._log.shown}: {_BEGINNING}", dict)
 
     def cut(self) -> int | None:
         """End an epoch here; how many offsets it has, None if there was nothing new.

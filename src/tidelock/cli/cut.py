@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from tidelock.alignment.cutting import Cutter
 from tidelock.alignment.directory import Directory, Job, Subject
 from tidelock.cli.exits import GOOD
+from tidelock.cli.showing import Showing
 from tidelock.coordination import open_tree
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.kafka.location import Location, parse
@@ -19,6 +20,8 @@ from tidelock.log import EpochLog, Retention
 from tidelock.log.json_records import describe_columns
 from tidelock.runtime.signals import Signals
 from tidelock.runtime.subscriptions import default_coordinator
+
+_LOOK_EVERY = 0.1
 
 
 def cut(args: argparse.Namespace) -> int:
@@ -34,16 +37,31 @@ def cut(args: argparse.Namespace) -> int:
     if log.header.schema != described:
         raise PipelineError(f"{log.shown} has other columns: leave --schema as it was, or give another --log")
     cutter = Cutter(log, brokers, topic, starting=args.starting)
-    with _known(args, log), Signals() as signals:
-        done = 0
-        while signals.news() is None and done != args.epochs:
-            began = time.monotonic()
-            rows = _cut(cutter, args.json)
-            if rows is not None:
-                done += 1
-                _tell(args, cutter.epoch, rows)
-            threading.Event().wait(max(0.0, args.every - (time.monotonic() - began)))
+    # Signals are noted from before it is known until it has withdrawn: none of them leaves it in the tree.
+    with Showing("the cutter") as showing, Signals() as signals, _known(args, log):
+        _cut_epochs(args, cutter, signals, showing)
     return GOOD
+
+
+def _cut_epochs(args: argparse.Namespace, cutter: Cutter, signals: Signals, showing: Showing) -> None:
+    """Cut until a signal comes, or until there are as many epochs as were asked for."""
+    done, due = 0, 0.0
+    while done != args.epochs and not _stops(signals, due):
+        due = time.monotonic() + args.every
+        rows = _cut(cutter, args.json, showing)
+        if rows is not None:
+            done += 1
+            showing.show(partial(_tell, args, cutter.epoch, rows))
+
+
+def _stops(signals: Signals, due: float) -> bool:
+    """Wait until then, or until a signal comes; whether one has."""
+    while signals.news() is None:
+        left = due - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(left, _LOOK_EVERY))  # in slices: a signal that was noted does not end it
+    return True
 
 
 def _topic(url: str) -> tuple[Location, str]:
@@ -53,12 +71,12 @@ def _topic(url: str) -> tuple[Location, str]:
     return location.brokers, location.path
 
 
-def _cut(cutter: Cutter, as_json: bool) -> int | None:
+def _cut(cutter: Cutter, as_json: bool, showing: Showing) -> int | None:
     try:
         return cutter.cut()
     except BackendUnavailable as away:
         if not as_json:
-            print(f"waiting: {away}", flush=True)
+            showing.show(partial(print, f"waiting: {away}", flush=True))
         return None
 
 

@@ -21,9 +21,13 @@ class Showing:
 
     When it is left, what could not be written is given up, so that Python does not fail on it once more as the
     process ends, and make that its exit code. One thread at a time.
+
+    Args:
+        what: what runs, as it is told that it goes on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "the run") -> None:
+        self._what = what
         self._met: set[type[Exception]] = set()
         self._errors = sys.stderr  # a live table would take what is told later for its own output
 
@@ -52,4 +56,4 @@ class Showing:
     def _tell(self, error: Exception) -> None:
         told = redacted(str(error)) or type(error).__name__
         with suppress(OSError):
-            print(f"tidelock: not everything can be shown ({told}); the run goes on", file=self._errors)
+            print(f"tidelock: not everything can be shown ({told}); {self._what} goes on", file=self._errors)

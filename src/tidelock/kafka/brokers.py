@@ -31,7 +31,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tidelock.credentials import Credentials, credentials_for
+from tidelock.credentials import Credentials, cause, credentials_for
 from tidelock.errors import BackendUnavailable, TidelockError
 from tidelock.kafka.errors import is_missing_topic, is_refusal, translate
 from tidelock.kafka.location import Location
@@ -118,7 +118,7 @@ class Brokers:
         if is_missing_topic(failure.args[0]) and not self.partitions(topic):
             raise MissingTopic from failure
         if not is_missing_topic(failure.args[0]) or time.monotonic() > deadline:
-            raise self.translate(failure.args[0]) from failure
+            raise self.translate(failure.args[0]) from cause(failure)
         self._patiently(lambda patience: self._producer.list_topics(topic, timeout=patience))
 
     def await_all(self, deliveries: Iterable[Delivery]) -> list[int]:
@@ -253,7 +253,7 @@ class Brokers:
                 if topic is not None and is_missing_topic(error) and not self.partitions(topic):
                     raise MissingTopic from failure
                 if time.monotonic() + _PAUSE > deadline or not _may_pass(error):
-                    raise self.translate(error) from failure
+                    raise self.translate(error) from cause(failure)
                 time.sleep(_PAUSE)
 
     # -- reading

@@ -45,6 +45,16 @@ class Position:
         added = (0,) * (partitions - len(self.offsets))
         return Position(self.offsets + added, self.identity)
 
+    def or_further(self, other: Position) -> Position:
+        """The position, or for each partition the ``other`` one where that is further.
+
+        >>> Position((3, 4)).or_further(Position((5, 1, 2))).offsets
+        (5, 4, 2)
+        """
+        most = max(len(self.offsets), len(other.offsets))
+        pairs = zip(self.padded(most).offsets, other.padded(most).offsets, strict=True)
+        return Position(tuple(map(max, pairs)), self.identity)
+
 
 @dataclass(frozen=True)
 class Span:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tidelock.credentials import HINT
+from tidelock.credentials import HINT, cause, redacted
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
 from tidelock.kafka.location import Location
 
@@ -74,8 +74,8 @@ def translated(location: Location) -> Iterator[None]:
     try:
         yield
     except KafkaException as failure:
-        raise translate(failure.args[0], location) from failure
+        raise translate(failure.args[0], location) from cause(failure)
 
 
 def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].rstrip(":. ")
+    return redacted(text).strip().partition("\n")[0].rstrip(":. ")

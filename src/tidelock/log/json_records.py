@@ -37,6 +37,9 @@ _DIGITS = 20
 
 _LARGE, _LONGEST = 10**30, 40
 
+_DEEPEST = 50
+"""Arrays inside of each other that a column may have."""
+
 
 class NoRecord(Exception):
     """A record is no JSON object, or does not fit its columns."""
@@ -51,24 +54,28 @@ def describe_columns(text: str) -> dict[str, Any]:
     Raises:
         PipelineError: it cannot be read, or has a type that JSON does not have.
     """
-    fields = []
+    fields: list[dict[str, Any]] = []
     for column in text.split(","):
         found = _COLUMN.fullmatch(column)
         if found is None:
             raise PipelineError(f"{text!r} is no list of columns: write it like `id long, text string`")
         name = found["quoted"] or found["plain"]
+        if any(name == field["name"] for field in fields):
+            raise PipelineError(f"{text!r} has the column {name} twice: every column needs a name of its own")
         fields.append({"name": name, "type": _described(found["type"]), "nullable": True, "metadata": {}})
     return {"type": "struct", "fields": fields}
 
 
-def _described(text: str) -> Any:
+def _described(text: str, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise PipelineError(f"a type has more than {_DEEPEST} arrays inside of each other")
     text = text.strip().lower()
     name = _OTHER_NAMES.get(text, text)
     if name in _TYPES:
         return name
     inner = re.fullmatch(r"array\s*<(.+)>", text)
     if inner is not None:
-        return {"type": "array", "elementType": _described(inner[1]), "containsNull": True}
+        return {"type": "array", "elementType": _described(inner[1], depth + 1), "containsNull": True}
     raise PipelineError(
         f"records of a topic cannot have the type {text!r}: JSON has {', '.join(_TYPES)} and array<...> of them; "
         "take a moment as string and make it a timestamp in an operator"

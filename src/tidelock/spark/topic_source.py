@@ -1,7 +1,8 @@
 """A topic of others as a Python data source over Kafka's own client: nothing has to be on the class path of Spark.
 
-A batch is a range of offsets of every partition. Spark keeps it before the batch is computed, so a batch that is
-run again has the same records.
+A batch is a range of offsets of every partition. Spark keeps its end before the batch is computed, and asks anew
+where a query begins for as long as its first batch is not finished: by then the topic may begin elsewhere. So the
+end of a batch says where the batch begins, too (`from`), and one that is run again has the same records or fails.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from pyspark.sql.types import StructType
 
 from tidelock.errors import PipelineError
 from tidelock.kafka.brokers import Brokers, MissingTopic, connect
-from tidelock.kafka.continuity import Position, Span, check_goes_on, deleted
+from tidelock.kafka.continuity import Position, Span, check_goes_on, deleted, missing
 from tidelock.kafka.location import parse_servers
 from tidelock.kafka.ranges import position, read_range
 from tidelock.spark.schema import arrow_schema
 
+_FROM = "from"
 _RECORD = "key binary, value binary, partition int, offset long, timestamp timestamp"
 
 
@@ -72,7 +74,10 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """The position of a query that has read nothing."""
-        return self._offset(self._at(self._starting))
+        at = self._at(self._starting)
+        if self._last is not None:  # a new query may begin behind what was the end when it was asked for
+            self._last = self._last.or_further(at)
+        return self._offset(at)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`max_records`; without it all that is there."""
@@ -94,13 +99,22 @@ class TopicStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if self._limit and not isinstance(limit, ReadAllAvailable):
             now = replace(now, offsets=tuple(_limited(before.offsets, now.offsets, self._limit)))
-        return self._offset(now)
+        return {**self._offset(now), _FROM: before.to_fields()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One task for every partition that has something new."""
+        """One task for every partition that has something new.
+
+        Raises:
+            LogCorrupt: the end, which 0.1.0 has written, lies before the records that are left.
+        """
         ends = Position.from_fields(end)
-        pairs = zip(Position.from_fields(start).padded(len(ends.offsets)).offsets, ends.offsets, strict=True)
+        begins = Position.from_fields(end.get(_FROM, start) if end != start else start).padded(len(ends.offsets))
+        pairs = zip(begins.offsets, ends.offsets, strict=True)
         shares = [Share(number, *pair, ends.identity) for number, pair in enumerate(pairs)]
+        for share in shares:
+            if share.end < share.first:
+                gone = Span(self._topic, share.partition, share.end, share.first - 1)
+                raise missing(self._location.shown, gone, share.first, share.first)
         return [share for share in shares if share.end > share.first]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

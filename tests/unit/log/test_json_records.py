@@ -46,6 +46,8 @@ def test_a_record_that_does_not_fit_is_found(record: bytes | None, why: str) -> 
         ("", "no list of columns"),
         ("id", "no list of columns"),
         ("at timestamp", "cannot have the type 'timestamp'"),
+        ("n int, n long", "has the column n twice"),
+        (f"n {'array<' * 2000}int{'>' * 2000}", "arrays inside of each other"),
     ],
 )
 def test_columns_that_cannot_be(text: str, told: str) -> None:
