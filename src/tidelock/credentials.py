@@ -16,6 +16,9 @@ theirs, and under the same scheme. So nobody who makes up a place (in a shared t
 another server, nor has one sent without TLS that was given for TLS. Where several fit, the one with the longest
 common path does, then the one that was given last.
 
+What others say, servers and Spark and the user's own code, may hold a password. So whoever passes their words on
+lets them through `redacted`: `told` says an error in our words, `cause` whether it may be seen behind ours.
+
 Spark's Python processes are told by their environment: `tidelock.spark.worker_environment`. Thread-safe.
 """
 
@@ -40,6 +43,7 @@ __all__ = [
     "HINT",
     "PASSWORDS",
     "Credentials",
+    "cause",
     "credentials_for",
     "exported",
     "forget",
@@ -47,6 +51,7 @@ __all__ = [
     "has_password",
     "redacted",
     "taken",
+    "told",
     "with_credentials",
     "without_credentials",
 ]
@@ -243,6 +248,29 @@ def redacted(text: str) -> str:
     return text
 
 
+def told(error: BaseException) -> str:
+    r"""What an error of a server or a library says, in one line, without passwords; its type if it says nothing.
+
+    >>> told(ValueError("no room\nat all")), told(TimeoutError())
+    ('no room', 'TimeoutError')
+    """
+    return redacted(str(error)).strip().partition("\n")[0] or type(error).__name__
+
+
+def cause(error: BaseException) -> BaseException | None:
+    """``error``, to be named behind ``raise ... from``; None if it, or what it came from, tells a password.
+
+    What is behind an error is printed and logged with it, also by those who know nothing of passwords.
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        said = str(behind)
+        if redacted(said) != said:
+            return None
+        behind = behind.__cause__ or (None if behind.__suppress_context__ else behind.__context__)
+    return error
+
+
 def _written(secret: str) -> set[str]:
     """How others may write it: in a URL, in quotes, as bytes, in JSON."""
     quoted = {repr(secret)[1:-1], repr(secret.encode())[2:-1], json.dumps(secret)[1:-1]}
@@ -253,7 +281,9 @@ def _written(secret: str) -> set[str]:
 def _secrets() -> set[str]:
     with suppress(PipelineError):
         known = {entry.credentials.password or "" for layer in _layers() for entry in layer}
-        return {secret for secret in known if len(secret) >= _WORTH_HIDING}
+        # Words of others are often cut into lines.
+        parts = known.union(*(secret.splitlines() for secret in known))
+        return {secret for secret in parts if len(secret) >= _WORTH_HIDING}
     return {entry.credentials.password or "***" for entry in (*_given, *_stored)}
 
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadArgumentsError, KazooException, NoAuthError
+from kazoo.protocol.serialization import Auth, GetData
 
+from tidelock.coordination.zookeeper import failures, session
+from tidelock.coordination.zookeeper import location as zookeeper
 from tidelock.credentials import (
     FILE,
     PASSWORDS,
     Credentials,
+    cause,
     credentials_for,
     exported,
     forget,
@@ -21,10 +33,13 @@ from tidelock.credentials import (
     has_password,
     redacted,
     taken,
+    told,
     with_credentials,
     without_credentials,
 )
-from tidelock.errors import PipelineError
+from tidelock.errors import PipelineError, TidelockError
+from tidelock.kafka import errors as kafka_errors
+from tidelock.kafka import location as kafka_location
 from tidelock.urls import masked
 
 ME = Credentials("me", "s3cret")
@@ -237,3 +252,94 @@ def test_a_password_that_is_a_word_is_hidden_where_it_stands_alone() -> None:
     taken("redis://me:data@h/0")
     told = "login me data: b'\\x00me\\x00data' at redis://me:data@h, AUTH_data"
     assert redacted(told) == "login me ***: b'\\x00me\\x00***' at redis://me:***@h, AUTH_***"
+
+
+def test_of_a_password_with_a_line_break_no_line_is_told() -> None:
+    """What is told is one line of what was said."""
+    taken(with_credentials("redis://h/0", Credentials("me", "s3same\nopen5\n")))
+    for words in ("no login with s3same\nopen5\n", "no login with s3same", "open5 is wrong"):
+        assert not {"s3same", "open5"} & {*redacted(words).split()}
+
+
+def test_an_error_is_told_in_one_line_without_passwords() -> None:
+    taken("redis://me:s3cret@h/0")
+    assert told(ValueError("no login with s3cret\nat h")) == "no login with ***"
+    assert told(TimeoutError()) == "TimeoutError"
+
+
+def test_an_error_is_named_as_a_cause_unless_it_or_what_is_behind_it_tells_a_password() -> None:
+    taken("redis://me:s3cret@h/0")
+    fine, telling, hiding = ValueError("no login"), ValueError("no login with s3cret"), ValueError("no login")
+    assert cause(fine) is fine
+    assert cause(telling) is None
+    hiding.__context__ = telling
+    assert cause(hiding) is None
+    hiding.__suppress_context__ = True
+    assert cause(hiding) is hiding
+    hiding.__cause__ = telling
+    assert cause(hiding) is None
+
+
+def of_kafka() -> AbstractContextManager[None]:
+    return kafka_errors.translated(kafka_location.parse_servers("kafka://h"))
+
+
+def of_zookeeper() -> AbstractContextManager[None]:
+    return failures.translated(zookeeper.parse("zookeeper://h"), "/x")
+
+
+def making() -> AbstractContextManager[None]:
+    return failures.creating(zookeeper.parse("zookeeper://h"), "/x")
+
+
+@pytest.mark.parametrize(
+    ("translated", "failure"),
+    [
+        (of_kafka, KafkaException(KafkaError(KafkaError._FAIL, "sasl.password=s3cret"))),
+        (of_kafka, KafkaException(KafkaError(KafkaError._AUTHENTICATION, "me s3cret"))),
+        (of_kafka, KafkaException(KafkaError(KafkaError._INVALID_ARG, "me s3cret"))),
+        *(
+            (place, kind("me:s3cret"))
+            for place in (of_zookeeper, making)
+            for kind in (NoAuthError, KazooException)
+        ),
+        (of_zookeeper, BadArgumentsError("me:s3cret")),
+    ],
+)
+def test_words_of_a_server_hold_no_password(
+    translated: Callable[[], AbstractContextManager[None]], failure: Exception
+) -> None:
+    """What is printed in full has the error behind it, too."""
+    taken("kafka://me:s3cret@h")
+    with pytest.raises(TidelockError) as caught, translated():
+        raise failure
+    assert "***" in str(caught.value)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_kafka_s_earlier_words_hold_no_password_either() -> None:
+    taken("kafka://me:s3cret@h")
+    here = kafka_location.parse_servers("kafka://h")
+    down, before = KafkaError(KafkaError._ALL_BROKERS_DOWN), KafkaError(KafkaError._FAIL, "s3cret")
+    assert "s3cret" not in str(kafka_errors.translate(down, here, before))
+
+
+def test_what_zookeeper_s_client_logs_does_not_tell_who_we_are(caplog: pytest.LogCaptureFixture) -> None:
+    """At the level `DEBUG` it logs all that it sends, and that is how it says who we are."""
+    made: list[Any] = []
+
+    def remember(*args: Any, **options: Any) -> KazooClient:
+        made.append(KazooClient(*args, **options))
+        raise InterruptedError
+
+    taken("zookeeper://me:s3cret@h")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(session, "KazooClient", remember)
+        session.Session(zookeeper.parse("zookeeper://h"), 1, lambda: None)
+    (client,) = made
+    caplog.set_level(logging.DEBUG)
+    for who in client.auth_data:
+        client.logger.debug("Sending request(xid=%s): %s", -4, Auth(0, *who))
+    client.logger.debug("Sending request(xid=%s): %s", 1, GetData("/x", None))
+    assert "GetData" in caplog.text
+    assert "s3cret" not in caplog.text

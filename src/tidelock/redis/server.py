@@ -26,7 +26,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from tidelock.credentials import HINT, Credentials, credentials_for, redacted
+from tidelock.credentials import HINT, Credentials, cause, credentials_for, told
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.redis.location import Location
 
@@ -36,7 +36,10 @@ _PAUSE = 0.1
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
 _clients: dict[tuple[Location, Credentials | None], redis.Redis] = {}
+_turns: dict[tuple[Location, Credentials | None], threading.Lock] = {}
+"""For each client the lock of whoever makes it: a server that hangs holds up those who want it alone."""
 _connecting = threading.Lock()
+"""Guards both; nobody asks a server anything under it."""
 
 
 def connect(location: Location) -> redis.Redis:
@@ -48,11 +51,16 @@ def connect(location: Location) -> redis.Redis:
     """
     server, who = identity = location.server, credentials_for(location.url)
     with _connecting:
-        if identity not in _clients:
+        known, turn = _clients.get(identity), _turns.setdefault(identity, threading.Lock())
+    if known is not None:
+        return known
+    with turn:
+        if identity not in _clients:  # whoever had the turn before may have made it
             with translated(server):
                 client = _client(server, who)
                 _check_keeps_data(client, server)
-            _clients[identity] = client
+            with _connecting:
+                _clients[identity] = client
         return _clients[identity]
 
 
@@ -126,24 +134,26 @@ def translated(location: Location) -> Iterator[None]:
         yield
     except (AuthenticationError, NoPermissionError) as error:
         raise PipelineError(
-            f"{location.shown}: the server refuses this user or password ({error}): {HINT}"
-        ) from error
+            f"{location.shown}: the server refuses this user or password ({told(error)}): {HINT}"
+        ) from cause(error)
     except OutOfMemoryError as error:
         raise BackendUnavailable(
             f"{location.shown}: the server has no memory left, and nothing was changed. Give it more (maxmemory), "
             "or let the readers of its logs catch up"
-        ) from error
+        ) from cause(error)
     except ResponseError as error:
         if str(error).startswith(("NOAUTH", "WRONGPASS")):
             raise PipelineError(
-                f"{location.shown}: the server wants a user and a password ({error}): {HINT}"
-            ) from error
-        raise BackendUnavailable(f"{location.shown}: the server cannot do this now ({error})") from error
+                f"{location.shown}: the server wants a user and a password ({told(error)}): {HINT}"
+            ) from cause(error)
+        raise BackendUnavailable(f"{location.shown}: the server cannot do this now ({told(error)})") from cause(
+            error
+        )
     except (RedisError, OSError) as error:
         raise BackendUnavailable(
-            f"{location.shown}: the server does not answer ({_first_line(error)}). Start it, or see whether it "
+            f"{location.shown}: the server does not answer ({told(error)}). Start it, or see whether it "
             "can be reached from here"
-        ) from error
+        ) from cause(error)
 
 
 def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
@@ -189,8 +199,3 @@ def check_copied(location: Location, copies: object) -> None:
             f"{location.shown}: the data reached {copies} replicas within {location.timeout:g} s, and "
             f"{location.replicas} are wanted. See that the replicas run, or lower `replicas`"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    # A client that is told of in an error may be told with its password.
-    return redacted(str(error).strip().partition("\n")[0]) or type(error).__name__

@@ -128,7 +128,7 @@ def build(
         raise
     except (PySparkException, Py4JJavaError) as error:
         raise PipelineError(f"{what} cannot be built: {spark_error(error)}{_line(error)}") from error
-    except Exception as error:  # the user's code: anything can come out of it
+    except (Exception, SystemExit) as error:  # the user's code: anything can come out of it
         raise PipelineError(f"{what} raised {type(error).__name__}: {_first_line(error)}{_line(error)}") from error
     if not isinstance(stream, DataFrame):
         returned = "nothing" if stream is None else f"a {type(stream).__name__}"
@@ -194,11 +194,11 @@ def _check_feedback(stream: DataFrame, node: Node, declared: str) -> None:
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """Where in the user's code it was raised."""
     frame = users_frame(error)
     return f" ({frame})" if frame else ""

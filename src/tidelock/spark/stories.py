@@ -5,6 +5,11 @@ the JVM. Frames of that traceback are matched with the places where the operator
 
 Tidelock's own errors come back as text in the same way, from Python workers and from the processes of sources. The
 line that ends their traceback has the error's full name, and that says who has to act, as the type would.
+
+A story is stored, shown and sent, so it tells no secret. What a failure means is judged by all its words; what is
+told of them goes through `_told`, without the passwords that this process knows. Texts in the user's code may be
+secrets that nobody knows: of expressions that Spark quotes they are left out. What a value of the data was is
+told.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +25,38 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from tidelock import errors
+from tidelock.credentials import redacted
 from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, LogCorrupt, PipelineError, PlanError
 from tidelock.spark.tracebacks import Frame, Raised, tracebacks
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _CALLED_FROM = re.compile(r"was called from\s+(?P<file>\S+):(?P<line>\d+)")
-_SQL = re.compile(r"^== SQL .*==\n(?P<sql>.+)$", re.MULTILINE)
+_SQL = re.compile(r"^== SQL .*?(?:\(line (?P<line>\d+),.*)?==\n(?P<sql>.+)$(?:\n(?P<before> *)\^)?", re.MULTILINE)
+"""The line of SQL in which the expression that failed begins, and the marks below, which begin where it does."""
+_HIDDEN = "'…'"
+_TEXT = re.compile(
+    r"(?P<name>`[^`]*`)"
+    r"|/\*.*?(?:\*/|$)|--.*"
+    r"|\b[rR](?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$))"
+    r"|(?:'(?:[^'\\]|\\.)*(?:'|\\?$))+"
+    r"|(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?$))+"
+)
+"""A text in SQL, perhaps without its end; before that, what quotes may stand in that begin none."""
+_CLASS = re.compile(r"\[(?!USER_RAISED)(?P<name>[A-Z][A-Z0-9_]*)(?:\.[A-Z0-9_]+)*\] ")
+"""How a message in Spark's own words begins."""
+_QUOTED = re.compile(
+    r"(?<![^\s(\[])\"(?P<inside>[^\"(]*(?:\(.*?\)[^\"(]*?)?)\"(?=[\s.,;:)\]]|$)|(?<![^\s(\[])\".*$"
+)
+"""What stands there in double quotes: an expression, perhaps without its end, a type or a setting."""
+_TYPE_OR_SETTING = re.compile(
+    r"(?:ARRAY|MAP|STRUCT)(?:<.*>)?|INTERVAL(?: (?:YEAR|MONTH|DAY|HOUR|MINUTE|SECOND|TO))*|VOID|VARIANT|BOOLEAN"
+    r"|TINYINT|SMALLINT|(?:BIG)?INT|INTEGRAL|FLOAT|DOUBLE|NUMERIC|STRING|BINARY|DATE|TIME|TIMESTAMP(?:_NTZ)?"
+    r"|(?:DECIMAL|(?:VAR)?CHAR)(?:\(\d+(?:,\d+)?\))?|spark\.[\w.]+"
+)
+_COLUMN = re.compile(r"(\w+)#\d")
+_TOKEN = re.compile(r"(?<!')'(?P<quote>['\"])(?!'[\s.,:;]).*?(?:(?P=quote)'(?=[\s.,:;]|$)|$)")
+"""A text in SQL as the place of a mistake; a quote alone may be one, too, and stays."""
+_ASSERTION = re.compile(r"(?<=\[USER_RAISED_EXCEPTION\] )'.*'(?= is not true!)")
 _OF_DATA = re.compile(r"SQLSTATE: (?:22|P0)\w+|^== (?:DataFrame|SQL)\b", re.MULTILINE)
 """Spark found something in the rows that an expression does not take."""
 _BATCH_FAILED = re.compile(r"^tidelock\.errors\.BatchFailed: (?P<told>.+)$", re.MULTILINE)
@@ -33,10 +64,12 @@ _LAST_TASK = re.compile(r"most recent failure: .*?\(TID \d+\) \([^)]*\): (?P<cau
 _OWN = re.compile(r"^tidelock\.errors\.(?P<told>(?P<name>\w+).*)$", re.MULTILINE)
 _NEVER_BETTER = (PipelineError, PlanError, Fenced, LogCorrupt, AnalysisException)
 _NO_ROOM = re.compile(
-    r"\b(?:OSError|IOException|FileSystemException|FSError|RocksDBException): .*"
-    r"(?:No space left on device|Disk quota exceeded)"
+    r"\b(?:OSError|IOException|FileNotFoundException|FileSystemException|FSError|RocksDBException"
+    r"|ArrowException|ArrowIOError): .*(?:No space left on device|Disk quota exceeded)"
+    r"|\bsqlite3\.OperationalError: database or disk is full"
 )
-"""What a full disk is called by Python, by Java, and by the stores of Spark's state: whoever writes meets it."""
+"""What a full disk is called by Python, by Java, which calls a file that it cannot make one that it cannot find,
+by Arrow, by SQLite, and by the stores of Spark's state: whoever writes meets it."""
 _FROM_WORKER = "from the Python worker"
 _WRAPPERS = ("BatchFailed", "Py4JJavaError", "PythonException", "SparkException", "StreamingQueryException")
 _CAPTURED = ("py4j.", "pyspark.errors.exceptions.captured.")
@@ -126,7 +159,7 @@ def _own_errors(text: str) -> dict[type[BaseException], str]:
 def _raised(failure: BaseException, text: str, own: Mapping[type[BaseException], str]) -> str:
     """What was raised, cut off where it gets too long, and behind it the place, which never is."""
     if own and not isinstance(failure, tuple(own)):
-        return list(own.values())[-1][:_LONGEST]  # the last of a chain is what it was translated to
+        return _told(list(own.values())[-1])  # the last of a chain is what it was translated to
     told = list(tracebacks(text))
     python = next((found for found in reversed(told) if not _carries(found)), None)
     place: Frame | str | None
@@ -134,7 +167,12 @@ def _raised(failure: BaseException, text: str, own: Mapping[type[BaseException],
         what, place = str(python), python.frame
     else:
         what, place = _java_error(failure, text), _where(text, told)
-    return f"{what[:_LONGEST]} ({place})" if place else what[:_LONGEST]
+    return f"{_told(what)} ({redacted(str(place))})" if place else _told(what)
+
+
+def _told(words: str) -> str:
+    """As much of what was said as a story holds, without the passwords that this process knows."""
+    return redacted(words)[:_LONGEST]
 
 
 def _carries(found: Raised) -> bool:
@@ -143,14 +181,18 @@ def _carries(found: Raised) -> bool:
 
 def _java_error(failure: BaseException, text: str) -> str:
     batch = _batch_error(text) if isinstance(failure, PySparkException) else None
-    return batch or spark_error(failure)
+    return _without_texts(batch, text) if batch else spark_error(failure)
 
 
 def spark_error(failure: BaseException) -> str:
-    """What Spark or Java says in an error, in one line, with its type where the words do not say what it is."""
+    """What Spark or Java says in an error, in one line, with its type where the words do not say what it is.
+
+    It tells neither known passwords nor texts of the expressions that Spark quotes.
+    """
     if isinstance(failure, Py4JJavaError):
-        return _deepest_message(failure.java_exception)
-    return _typed(type(failure).__name__, _first_line(str(failure)))
+        return redacted(_without_texts(_deepest_message(failure.java_exception), ""))
+    said = str(failure)
+    return redacted(_without_texts(_typed(type(failure).__name__, _first_line(said)), said))
 
 
 def _deepest_message(exception: Any) -> str:
@@ -176,10 +218,42 @@ def _where(text: str, told: Sequence[Raised]) -> Frame | str | None:
     """The expression that failed, or its line, if Spark knows that; else the line that called Spark."""
     fragment = _SQL.search(text)
     if fragment is not None:
-        return f'in "{fragment["sql"].strip()[:_LONGEST]}"'
+        return f'in "{_fragment(fragment)}"'
     called = [Frame(found["file"], int(found["line"])) for found in _CALLED_FROM.finditer(text)]
     asked = [found.frame for found in reversed(told) if found.frame is not None]
     return next((frame for frame in called if frame.is_users), next(iter(asked), None))
+
+
+def _fragment(found: re.Match[str]) -> str:
+    """A line of SQL without texts, and without what may begin in the middle of one."""
+    sql, before = found["sql"], found["before"]
+    if found["line"] not in (None, "1") or sql.startswith("..."):  # the line is not the first, or is cut off
+        head = sql if before is None else sql[: len(before)]
+        sql = ("..." if {"'", '"'} & {*head} else head) + sql[len(head) :]
+    return _told(_TEXT.sub(lambda text: text["name"] or _HIDDEN, sql).strip())
+
+
+def _without_texts(said: str, text: str) -> str:
+    """A message without the texts of the expressions that Spark quotes in it: it writes them like columns.
+
+    The names of columns that ``text``, the whole of what was said, knows as such may stand for themselves.
+    """
+    known = _CLASS.search(said)
+    if known is None:
+        return _ASSERTION.sub(_HIDDEN, said)
+    if known["name"] == "PARSE_SYNTAX_ERROR":
+        said = _TOKEN.sub(_HIDDEN, said)
+    columns = {*_COLUMN.findall(text)}
+    return _QUOTED.sub(lambda quoted: _without_operands(quoted, columns), said)
+
+
+def _without_operands(quoted: re.Match[str], columns: Set[str]) -> str:
+    """An expression without what is in it, but with its name if it is a call."""
+    inside = quoted["inside"]
+    if inside is not None and (inside in columns or _TYPE_OR_SETTING.fullmatch(inside)):
+        return quoted[0]
+    name, call, _ = (quoted[0][1:] if inside is None else inside).partition("(")
+    return f'"{name}(…)"' if call else '"…"'
 
 
 def _batch_error(text: str) -> str | None:

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import BackendUnavailable
+from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.extras import need
 from tidelock.redis.location import Location, parse
 from tidelock.state.bytes import Numbers
@@ -55,6 +55,7 @@ _AS_TABLE = (_NO_KEY, b"so long that a server keeps this hash as a table and not
 """The field that every bucket has besides its cells; the bytes of a key are never none."""
 _UNWATCH = command("UNWATCH")
 _WHICH_SERVER = command("INFO", "server"), command("INFO", "replication")
+_IDENTITIES = b"run_id", b"master_replid"
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ class CellStore:
         Raises:
             Fenced: a newer run has taken over.
             BackendUnavailable: the server has lost something since the last batch.
+            PipelineError: it does not say which server it is.
         """
 
         def begin(talk: Conversation) -> str:
@@ -186,7 +188,7 @@ class CellStore:
             saved = [] if before.pinned == fence.pinned else self._drop_saved()
             if talk.ask_if_unchanged([self._set_fence(fence), *saved]) is None:
                 raise self._lost("its fence has changed while a batch began")
-            return _history(server)
+            return self._history(server)
 
         return converse(self._location, begin)
 
@@ -202,7 +204,7 @@ class CellStore:
 
         def end(talk: Conversation) -> None:
             self._held(talk, fence.claim)
-            if _history(talk.ask(*_WHICH_SERVER)) != server:
+            if self._history(talk.ask(*_WHICH_SERVER)) != server:
                 raise self._lost(f"it restarted, or was replaced, while epoch {fence.begun} was computed")
             if talk.ask_if_unchanged([command("SET", self._key("done"), fence.begun)]) is None:
                 raise self._lost("its fence has changed while a batch ended")
@@ -262,7 +264,7 @@ class CellStore:
         """
         data, *facts = self._ask_all([command("GET", self._key("fence")), *_WHICH_SERVER])
         now = self._checked(data, fence.claim, None)
-        if now.pinned != fence.pinned or _history(facts) != server:
+        if now.pinned != fence.pinned or self._history(facts) != server:
             raise self._lost(f"it restarted, or was replaced, while epoch {fence.pinned} was copied")
 
     def bucket(self, bucket: int) -> tuple[Bucket, Bucket]:
@@ -336,6 +338,23 @@ class CellStore:
         fence.check(self.shown, claim, batch)
         return fence
 
+    def _history(self, facts: Sequence[bytes]) -> str:
+        """Which server this is, and which of its lives: the same answer only if nothing was lost in between.
+
+        The process alone does not tell: a primary that was replaced, became a replica of the new one and is
+        primary again is the same process with other data. With every such change its data gets another
+        replication id, and with every start, too. Some managed servers hide one of the two; they are told by the
+        other alone.
+        """
+        lines = (line.partition(b":") for text in facts for line in text.splitlines())
+        found = {name: value.decode() for name, _, value in lines if name in _IDENTITIES and value}
+        if not found:
+            raise PipelineError(
+                f"{self.shown}: this server hides run_id and master_replid in its INFO, so nobody can see whether "
+                "it has lost state while a batch ran: use a server that shows one of them"
+            )
+        return " ".join(found.get(name, "") for name in _IDENTITIES)
+
     def _lost(self, what: str) -> BackendUnavailable:
         return lost_state(self.shown, what)
 
@@ -368,15 +387,3 @@ def _displaced(data: bytes | None, before: Fence | None) -> Fence:
     if data is not None:
         return Fence.decode(data)
     return Fence(0, "nobody") if before is None else replace(before, begun=BEFORE_FIRST)
-
-
-def _history(facts: Sequence[bytes]) -> str:
-    """Which server this is, and which of its lives: the same answer only if nothing was lost in between.
-
-    The process alone does not tell: a primary that was replaced, became a replica of the new one and is primary
-    again is the same process with other data. With every such change its data gets another replication id. Some
-    managed servers hide that one; they are told by their process alone.
-    """
-    lines = (line.partition(b":") for text in facts for line in text.splitlines())
-    found = {name: value.decode() for name, _, value in lines if name in (b"run_id", b"master_replid")}
-    return f"{found[b'run_id']} {found.get(b'master_replid', '')}"

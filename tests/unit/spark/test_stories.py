@@ -17,9 +17,10 @@ from pyspark.errors import (
 )
 
 from tidelock import errors
+from tidelock.credentials import taken
 from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, PipelineError
 from tidelock.spark import tracebacks
-from tidelock.spark.stories import Storyteller
+from tidelock.spark.stories import Storyteller, spark_error
 
 
 def test_doctests() -> None:
@@ -156,6 +157,26 @@ def test_an_error_inside_spark_is_told_in_its_own_words(teller: Storyteller) -> 
     assert str(teller.tell(failure, ["counts"])) == "java.io.IOException: No space left on device"
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "java.io.FileNotFoundException: /state/0/1.delta (No space left on device)",
+        "java.io.FileNotFoundException: /state/0/1.delta (Disk quota exceeded)",
+        "java.io.IOException: No space left on device",
+        "pyarrow.lib.ArrowException: Unknown error: No space left on device",
+        "sqlite3.OperationalError: database or disk is full",
+        "OSError: [Errno 122] Disk quota exceeded: '/home'",
+    ],
+)
+def test_a_full_disk_is_an_outage_whoever_meets_it(teller: Storyteller, told: str) -> None:
+    failure = StreamingQueryException(f"Job aborted due to stage failure: Lost task 0.3 (TID 6) (host): {told}\n")
+    assert teller.tell(failure, ["counts"]).outage
+
+
+def test_what_a_user_says_of_disks_is_no_outage(teller: Storyteller) -> None:
+    assert not teller.tell(ValueError("the letter says: No space left on device"), ["counts"]).outage
+
+
 def test_an_error_of_the_driver_keeps_its_type(teller: Storyteller) -> None:
     try:
         raise KeyError("no such table")
@@ -183,13 +204,13 @@ def test_an_error_of_spark_in_the_driver_has_the_line_that_asked_for_it(teller: 
     told = "[UNRESOLVED_COLUMN] No column `n`: " + "`a`, " * 200
     error = str(teller.tell(raised_here(captured(AnalysisException, f"{told};\n'Project ['n]\n")), ["counts"]))
     assert error.startswith("[UNRESOLVED_COLUMN] No column `n`: `a`, ")
-    assert error.endswith("(test_stories.py, line 45, in raised_here)")
+    assert error.endswith("(test_stories.py, line 46, in raised_here)")
     assert "Project" not in error
 
 
 def test_an_error_without_a_class_of_spark_s_has_its_type(teller: Storyteller) -> None:
     error = str(teller.tell(raised_here(captured(NumberFormatException, 'For input string: "xx"')), ["counts"]))
-    assert error == ('NumberFormatException: For input string: "xx" (test_stories.py, line 45, in raised_here)')
+    assert error == ('NumberFormatException: For input string: "xx" (test_stories.py, line 46, in raised_here)')
 
 
 def test_what_an_expression_does_not_take_is_told_before_the_line_that_asked_for_it(teller: Storyteller) -> None:
@@ -241,3 +262,143 @@ def test_own_errors_of_other_processes_are_as_final_as_here(teller: Storyteller,
 
 def test_a_store_that_is_only_spoken_of_is_no_outage(teller: Storyteller) -> None:
     assert not teller.tell(ValueError("see tidelock.errors.BackendUnavailable: what to do")).outage
+
+
+# -- secrets
+
+PASSWORD = "w0rd-of-me"
+
+
+@pytest.fixture
+def known() -> None:
+    """A password that this process knows."""
+    taken(f"redis://me:{PASSWORD}@h/0/x")
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    "failure",
+    [
+        raised_here(ValueError(f"no answer from redis://me:{PASSWORD}@h")),
+        in_worker("Traceback (most recent call last):", '  File "/a.py", line 1, in f', f"KeyError: '{PASSWORD}'"),
+        StreamingQueryException(in_another_process(f"{AWAY} ({PASSWORD})")),
+        captured(AnalysisException, f"[TABLE_OR_VIEW_NOT_FOUND] `{PASSWORD}`"),
+        StreamingQueryException(f"tidelock.errors.BatchFailed: x: batch 3: java.io.IOException: {PASSWORD}"),
+        NumberFormatException(f"[CAST_INVALID_INPUT] no\n== SQL (line 1, position 1) ==\nf({PASSWORD})\n^^\n"),
+        # Cut off, where it is too long, after it was taken out: no half of one stays.
+        ValueError(f"{'x' * (500 - len(PASSWORD) - 7)}{PASSWORD}"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_story_tells_no_password_that_is_known(teller: Storyteller, failure: Exception) -> None:
+    story = teller.tell(failure, ["counts"])
+    assert "w0rd" not in str(story)
+    assert "***" in story.raised
+    assert "w0rd" not in spark_error(failure)
+
+
+def test_a_password_that_is_a_usual_word_spoils_no_judgement(teller: Storyteller) -> None:
+    for word in ("tests", "tidelock", "errors", "redis", "Traceback"):
+        taken(f"redis://{word}:{word}@h/0/x")
+    assert teller.tell(from_worker(line_of(words)), ["words", "counts"]).operator == "words"
+    story = teller.tell(StreamingQueryException(in_another_process(AWAY)), ["counts"])
+    assert (story.outage, story.final) == (True, False)
+
+
+def failed_in(sql: str, marks: str, *, line: int = 1) -> NumberFormatException:
+    """As Spark tells of an expression that does not take a value: the line in which it stands, and marks below."""
+    said = "[CAST_INVALID_INPUT] The value 'x1' is malformed. SQLSTATE: 22018"
+    return NumberFormatException(f"{said}\n== SQL (line {line}, position 69) ==\n{sql}\n{marks}\n")
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("aes_decrypt(payload, 'w0rd-of-me')", "aes_decrypt(payload, '…')"),
+        ("f(\"w0rd\", cast(s as int), 'w0rd') + 1", "f('…', cast(s as int), '…') + 1"),
+        (r"f('w0\'rd', 'w0rd\\', s)", "f('…', '…', s)"),
+        ("f('w0''rd', s)", "f('…', s)"),
+        (r"""f(r'\', 'w0rd', R"w\", s)""", "f('…', '…', '…', s)"),
+        ("f(s, 'w0rd", "f(s, '…'"),
+        ("f(s, 'w0rd\\", "f(s, '…'"),
+        ("f(`it's`, 'w0rd', s)", "f(`it's`, '…', s)"),
+        ("f(s /* it's */, 'w0rd')", "f(s '…', '…')"),
+        ("f(s, -- don't 'w0rd'", "f(s, '…'"),
+        ("f(payload, x'77307264') and tr'w0rd'", "f(payload, x'…') and tr'…'"),
+        ("cast(s as int) + a.b - 5 > n", "cast(s as int) + a.b - 5 > n"),
+    ],
+)
+def test_texts_of_a_failing_expression_are_hidden_and_the_rest_stays(
+    teller: Storyteller, sql: str, told: str
+) -> None:
+    assert str(teller.tell(failed_in(sql, "^^^"), ["counts"])).endswith(f'(in "{told}")')
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "told"),
+    [
+        # Spark cuts off what is far away, perhaps in the middle of a text ...
+        ("...w0rd', cast(s as int), 'w0rd-of...", 1, "...cast(s as int), '…'"),
+        # ... and a text may go over several lines.
+        ("w0rd', cast(s as int), 'w0rd", 2, "...cast(s as int), '…'"),
+        ("f('w0rd', cast(s as int), 'w0rd", 1, "f('…', cast(s as int), '…'"),
+        ("+ a.b - cast(s as int), 'w0rd", 2, "+ a.b - cast(s as int), '…'"),
+    ],
+)
+def test_of_what_may_begin_inside_a_text_only_the_failing_expression_is_told(
+    teller: Storyteller, sql: str, line: int, told: str
+) -> None:
+    failure = failed_in(sql, " " * sql.index("cast") + "^" * len("cast(s as int)"), line=line)
+    assert str(teller.tell(failure, ["counts"])).endswith(f'(in "{told}")')
+
+
+def test_of_what_may_begin_anywhere_nothing_is_told(teller: Storyteller) -> None:
+    assert str(teller.tell(failed_in("...w0rd', s", "no marks"), ["counts"])).endswith('(in "...")')
+
+
+MISMATCH = "due to data type mismatch: The first parameter requires the"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            f'[DATATYPE_MISMATCH.X] Cannot resolve "SQRT(f(w0rd))" {MISMATCH} "DOUBLE" type, however "w0rd" has '
+            'the type "ARRAY<STRING>". SQLSTATE: 42K09;\n\'Project [f(w0rd)]\n+- LogicalRDD [s#0], false',
+            f'[DATATYPE_MISMATCH.X] Cannot resolve "SQRT(…)" {MISMATCH} "DOUBLE" type, however "…" has the type '
+            '"ARRAY<STRING>". SQLSTATE: 42K09',
+        ),
+        (
+            '[X] No "(n + array(w0rd))" ("DECIMAL(10,2)" and "INTERVAL DAY TO SECOND"). See "spark.sql.x"',
+            '[X] No "(…)" ("DECIMAL(10,2)" and "INTERVAL DAY TO SECOND"). See "spark.sql.x"',
+        ),
+        ('[X.Y] The condition "f(a"w0rd" b, w0rd)" is none.', '[X.Y] The condition "f(…)" is none.'),
+        ('[X] The condition "f(top\nw0rd)" is none.', '[X] The condition "f(…)"'),
+        ('[X] Can\'t extract a value from "f(w0rd)[0]".', '[X] Can\'t extract a value from "f(…)".'),
+        ('[X] The expression "n" is none;\nAggregate [n#2L]', '[X] The expression "n" is none'),
+        ('[X] The expression "n" is none;\nAggregate [x#2L]', '[X] The expression "…" is none'),
+        (
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near ''w0rd'': extra input '\"w0rd\"'. (line 1, pos 8)",
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near '…': extra input '…'. (line 1, pos 8)",
+        ),
+        (
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near '''. (line 1, pos 8)",
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near '''. (line 1, pos 8)",
+        ),
+        ("[PARSE_SYNTAX_ERROR] Error at or near ''top\nw0rd''.", "[PARSE_SYNTAX_ERROR] Error at or near '…'"),
+        ("[USER_RAISED_EXCEPTION] '(s = w0rd)' is not true! P0", "[USER_RAISED_EXCEPTION] '…' is not true! P0"),
+        ('[USER_RAISED_EXCEPTION] no "x" here', '[USER_RAISED_EXCEPTION] no "x" here'),
+        ("[CAST_INVALID_INPUT] No 'x' of the \"STRING\"", "[CAST_INVALID_INPUT] No 'x' of the \"STRING\""),
+    ],
+)
+def test_expressions_that_spark_quotes_are_told_without_what_is_in_them(
+    teller: Storyteller, said: str, told: str
+) -> None:
+    failure = captured(AnalysisException, said)
+    assert teller.tell(failure, ["counts"]).raised == spark_error(failure) == told
+
+
+def test_expressions_that_spark_quotes_inside_a_batch_are_told_so_too(teller: Storyteller) -> None:
+    said = 'tidelock.errors.BatchFailed: x: batch 3: org.apache.spark.SparkException: [X] No "f(w0rd)" here.'
+    told = teller.tell(StreamingQueryException(said), ["counts"]).raised
+    assert told == 'x: batch 3: org.apache.spark.SparkException: [X] No "f(…)" here.'

@@ -9,7 +9,7 @@ from tests.redis_servers import RedisServer, RedisServers
 from tests.unit.state.counting import Adding, Counts
 from tests.waiting import eventually
 
-from tidelock.errors import BackendUnavailable, Fenced
+from tidelock.errors import BackendUnavailable, Fenced, PipelineError
 from tidelock.state.wire import command
 
 MANY = {f"key {i}": 1 for i in range(300)}
@@ -66,11 +66,12 @@ def test_a_server_that_came_back_with_older_data_is_refused(redis_servers: Redis
     assert counts.counts(list(MANY)) == dict.fromkeys(MANY, 2)
 
 
-def test_a_server_that_does_not_say_of_its_replicas_is_told_by_its_process(
-    redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("says", ["server", "replication"])
+def test_a_server_that_hides_its_replication_or_its_process_is_told_by_the_other(
+    redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     """As some managed ones do."""
-    monkeypatch.setattr("tidelock.state.store._WHICH_SERVER", (command("INFO", "server"),))
+    monkeypatch.setattr("tidelock.state.store._WHICH_SERVER", (command("INFO", says),))
     server = redis_servers.start(appendonly="yes", appendfsync="always")
     counts = Counts(f"{server.url}/x")
     counts.run(0, MANY)
@@ -79,6 +80,16 @@ def test_a_server_that_does_not_say_of_its_replicas_is_told_by_its_process(
     with pytest.raises(BackendUnavailable, match="it restarted, or was replaced"):
         counts.end()
     counts.run(1, MANY)
+
+
+def test_a_server_that_hides_both_is_refused_by_name(
+    redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would notice what it has lost while a batch ran."""
+    monkeypatch.setattr("tidelock.state.store._WHICH_SERVER", (command("INFO", "memory"),))
+    counts = Counts(f"{redis_servers.start().url}/x")
+    with pytest.raises(PipelineError, match=r"/x: .* hides run_id and master_replid .*: use a server that shows"):
+        counts.run(0, MANY)
 
 
 def test_a_restart_between_two_batches_does_no_harm(redis_servers: RedisServers) -> None:

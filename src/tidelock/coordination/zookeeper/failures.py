@@ -28,6 +28,7 @@ from tidelock.coordination.errors import (
 )
 from tidelock.coordination.paths import parent
 from tidelock.coordination.zookeeper.location import Location
+from tidelock.credentials import cause, told
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
 
 __all__ = ["creating", "translated"]
@@ -47,7 +48,7 @@ def translated(location: Location, path: str, version: int | None = None) -> Ite
     except NotEmptyError as error:
         raise NotEmpty(path) from error
     except KazooException as error:
-        raise _translation(error, location, path) from error
+        raise _translation(error, location, path) from cause(error)
 
 
 @contextmanager
@@ -62,16 +63,15 @@ def creating(location: Location, path: str) -> Iterator[None]:
     except NoChildrenForEphemeralsError as error:
         raise NoChildrenForEphemerals(parent(path)) from error
     except KazooException as error:
-        raise _translation(error, location, path) from error
+        raise _translation(error, location, path) from cause(error)
 
 
 def _translation(error: KazooException, location: Location, path: str) -> TidelockError:
-    told = str(error) or type(error).__name__
     if isinstance(error, _REFUSALS):
         return PipelineError(
-            f"{location.shown}: the server does not let us use {path} ({told}): see whether the user and the "
-            "password in the URL are those that made the nodes"
+            f"{location.shown}: the server does not let us use {path} ({told(error)}): see whether the user and "
+            "the password in the URL are those that made the nodes"
         )
     if isinstance(error, BadArgumentsError):
-        return PipelineError(f"{location.shown}: the server does not accept {path} as a path ({told})")
-    return BackendUnavailable(f"{location.shown}: the server cannot do this now ({told}): try again")
+        return PipelineError(f"{location.shown}: the server does not accept {path} as a path ({told(error)})")
+    return BackendUnavailable(f"{location.shown}: the server cannot do this now ({told(error)}): try again")

@@ -32,18 +32,21 @@ from kazoo.exceptions import (
     ThrottledOpError,
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.serialization import Auth
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
 from tidelock.coordination.errors import SessionExpired
 from tidelock.coordination.zookeeper.location import Location
-from tidelock.credentials import HINT, Credentials, credentials_for
+from tidelock.credentials import HINT, Credentials, credentials_for, told
 from tidelock.errors import BackendUnavailable, PipelineError
 
 __all__ = ["ConnectionLost", "NoAnswer", "Session"]
 
 _LOGGER = logging.getLogger(__name__)
+_KAZOOS_LOGGER = logging.getLogger("kazoo.client.tidelock")
+"""Where kazoo logs what our sessions do."""
 
 _LOSSES = (
     ConnectionLoss,
@@ -77,6 +80,14 @@ class NoAnswer(Exception):
     def __init__(self, *, asked: bool) -> None:
         super().__init__(asked)
         self.asked = asked
+
+
+def _tells_no_password(record: logging.LogRecord) -> bool:
+    """Whether what kazoo logs may be seen: it logs all that it sends, also how it says who we are."""
+    return not any(isinstance(sent, Auth) for sent in record.args or ())
+
+
+_KAZOOS_LOGGER.addFilter(_tells_no_password)
 
 
 class _LastSession(SequentialThreadingHandler):  # type: ignore[misc]
@@ -128,6 +139,7 @@ class Session:
             hosts=",".join([location.addresses] * math.ceil(_ATTEMPTS / len(location.hosts))),
             timeout=min(max(timeout, _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT),
             handler=_LastSession(self.over),
+            logger=_KAZOOS_LOGGER,
             connection_retry=KazooRetry(max_tries=-1, delay=_FIRST_PAUSE, max_delay=_LONGEST_PAUSE),
             auth_data=[("digest", f"{who.user}:{who.password}")] if who else None,
             default_acl=CREATOR_ALL_ACL if who else None,
@@ -219,7 +231,7 @@ class Session:
                 self._kazoo.stop()
                 self._kazoo.close()
             except (KazooException, OSError) as error:
-                _LOGGER.warning("session with %s is left to expire: %s", self.location.shown, error)
+                _LOGGER.warning("session with %s is left to expire: %s", self.location.shown, told(error))
 
     def _note_the_end(self) -> None:
         self.over.set()
