@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +18,7 @@ import tidelock.placing
 from tidelock.runtime.home import Home
 
 _SIZE = "32m"
+_FILES = 4000
 _BLOCK = b"\0" * 4096
 
 
@@ -48,6 +51,23 @@ class MountedDisk:
         self._filler.unlink(missing_ok=True)
 
 
+class DiskOfFewFiles(MountedDisk):
+    """A file system of its own that may have so many files, with others that are all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._filler.mkdir()
+        self._names = itertools.count()
+
+    def fill(self) -> None:
+        with suppress(OSError):
+            for number in self._names:
+                (self._filler / str(number)).touch()
+
+    def free(self) -> None:
+        shutil.rmtree(self._filler, ignore_errors=True)
+
+
 class PretendedDisk:
     """A folder in which the driver's own writes fail as they do on a full disk."""
 
@@ -73,10 +93,11 @@ class PretendedDisk:
 
 
 @contextmanager
-def small_disk(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """A disk at ``folder`` that can be full."""
+def small_disk(folder: Path, patch: pytest.MonkeyPatch, *, few_files: bool = False) -> Iterator[Disk]:
+    """A disk at ``folder`` that can be full, with ``few_files`` of files and not of bytes."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(folder)]
+    limits = f"size={_SIZE},nr_inodes={_FILES}" if few_files else f"size={_SIZE}"
+    mount = ["mount", "-t", "tmpfs", "-o", limits, "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
@@ -85,6 +106,6 @@ def small_disk(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Disk]:
         yield PretendedDisk(folder, patch)
         return
     try:
-        yield MountedDisk(folder)
+        yield DiskOfFewFiles(folder) if few_files else MountedDisk(folder)
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)

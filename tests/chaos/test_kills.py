@@ -39,6 +39,8 @@ class Chain:
 
     def __init__(self, home: Path, rng: random.Random) -> None:
         self.home, self.rng = home, rng
+        self.victims = random.Random(SEED)
+        """Apart: how much is drawn of it depends on how many processes are found, and the rest must not."""
         self.epochs = 0
         self.expected: Counter[str] = Counter()
         self.process: subprocess.Popen[str] | None = None
@@ -91,7 +93,7 @@ class Chain:
         found = [pid for pid in session_members(self.process.pid) if _is_worker(pid)]
         if not found:
             return None
-        victim = self.rng.choice(found)
+        victim = self.victims.choice(found)
         told = Path(f"/proc/{victim}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         os.kill(victim, signal.SIGKILL)
         return told

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.power_cut import Disk
 
 from tidelock.epochs import Epoch, EpochRange
+from tidelock.errors import Fenced
 from tidelock.spark.batches import Work
 from tidelock.spark.filesystem import Folder
 from tidelock.spark.sinks import FileSink
@@ -31,6 +32,10 @@ def ids(spark: SparkSession, out: Path) -> list[int]:
 
 def tables(out: Path) -> dict[str, int]:
     return {file.name: file.stat().st_ino for file in (out / "epoch=3").glob("*.parquet")}
+
+
+def left_aside(out: Path) -> list[str]:
+    return [path.name for path in (out / ".aside").glob("[!.]*")]
 
 
 def first(out: Path) -> Path:
@@ -84,7 +89,7 @@ def test_a_torn_directory_is_delivered_again_whole(spark: SparkSession, tmp_path
             crc.unlink()
         deliver(spark, out)
         assert ids(spark, out) == list(range(ROWS)), tear.__name__
-        assert not (out / ".aside").exists()
+        assert left_aside(out) == []
 
 
 @pytest.fixture
@@ -107,7 +112,7 @@ def test_what_is_delivered_is_synced(spark: SparkSession, tmp_path: Path, synced
     aside = [path for path in synced if ".aside" in path.parts]
     for name in [*tables(out), "_manifest.json"]:
         assert [path.name for path in aside].count(name) == 1, "every file, before it gets its place"
-    folder = next(path for path in aside if path.suffix != ".parquet" and path.parent.name == ".aside")
+    folder = next(path for path in aside if path.suffix != ".parquet" and path.name == "new")
     assert synced.index(folder) == max(synced.index(path) for path in aside), "then the directory that has them"
     assert synced[-1] == out, "and at last that it is in its place"
     synced.clear()
@@ -157,5 +162,72 @@ def test_a_directory_in_one_of_others_that_may_not_be_read(
         return opened(path, *rest)
 
     monkeypatch.setattr(os, "open", refusing)
+    deliver(spark, out)
+    assert ids(spark, out) == list(range(ROWS))
+
+
+def test_of_two_that_write_to_one_path_the_older_one_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was taken for dead wakes up beside the one that was restored: wherever it had paused."""
+    for step in ("write", "sync_tree", "_check_newest"):
+        out = tmp_path / step
+        newer: list[Path] = []
+        owner: type = FileSink if step.startswith("_") else Folder
+        original = getattr(owner, step)
+
+        def pausing(self: object, *given: object, out: Path = out, original=original, newer=newer) -> object:  # type: ignore[no-untyped-def]
+            if not newer and ".writer" not in given:
+                newer.append(out)
+                deliver(spark, out)
+            return original(self, *given)
+
+        with monkeypatch.context() as patch, pytest.raises(Fenced, match="somebody else has begun to write there"):
+            patch.setattr(owner, step, pausing)
+            deliver(spark, out)
+        assert newer
+        assert ids(spark, out) == list(range(ROWS)), step
+        before = tables(out)
+        deliver(spark, out)
+        assert tables(out) == before, "it was whole"
+        assert left_aside(out) == []
+
+
+def test_a_call_that_was_given_up_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, sink, again = tmp_path / "out", FileSink(spark, f"file:{tmp_path}/out"), []
+    sync_tree = Folder.sync_tree
+
+    def hanging(folder: Folder, name: str) -> None:
+        if not again:
+            again.append(name)
+            sink(spark.range(ROWS).repartition(2), WORK)
+        sync_tree(folder, name)
+
+    monkeypatch.setattr(Folder, "sync_tree", hanging)
+    with pytest.raises(Fenced):
+        sink(spark.range(ROWS).repartition(2), WORK)
+    assert ids(spark, out) == list(range(ROWS))
+    assert left_aside(out) == []
+
+
+def test_what_is_there_stays_if_it_cannot_be_replaced(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, rename = tmp_path / "out", Folder.rename
+    deliver(spark, out)
+    lose_the_manifest(out)
+    before = tables(out)
+
+    def refusing(folder: Folder, name: str, to: str) -> None:
+        if name.endswith("/new"):
+            raise OSError("no")
+        rename(folder, name, to)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no"):
+        patch.setattr(Folder, "rename", refusing)
+        deliver(spark, out)
+    assert tables(out) == before
     deliver(spark, out)
     assert ids(spark, out) == list(range(ROWS))

@@ -31,13 +31,16 @@ HALF = 3
 EPOCHS = 2 * HALF
 
 
-@pytest.fixture(params=["as the machine permits", "pretended"])
+FEW_FILES = "no more files"
+
+
+@pytest.fixture(params=["as the machine permits", "pretended", pytest.param(FEW_FILES, marks=pytest.mark.chaos)])
 def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     if request.param == "pretended":
         (tmp_path / "disk").mkdir()
         yield PretendedDisk(tmp_path / "disk", monkeypatch)
         return
-    with small_disk(tmp_path / "disk", monkeypatch) as made:
+    with small_disk(tmp_path / "disk", monkeypatch, few_files=request.param == FEW_FILES) as made:
         yield made
 
 

@@ -24,7 +24,17 @@ from typing import Any
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.log.log import EpochLog
 from tidelock.log.meetings import Meetings
-from tidelock.log.merging import Pace, Position, Waiting, ahead, newer, next_position, silent, steps_ahead
+from tidelock.log.merging import (
+    Pace,
+    Position,
+    Waiting,
+    ahead,
+    newer,
+    next_position,
+    on_the_way,
+    silent,
+    steps_ahead,
+)
 from tidelock.log.rounds import Reading
 from tidelock.log.sealed import seal, unseal
 from tidelock.placing import put_file
@@ -263,7 +273,10 @@ class Follower:
         while True:
             found = ahead(here, [one for one in meetings.agreed() if _may_come(ends, one)], merges=pace.merges)
             if found is not None:
-                return {**start, **others, **found} if _reaches(ends, found) else None
+                if not _reaches(ends, found):
+                    return None
+                step = found if pace.merges else on_the_way(here, found, ends, self._published_at)
+                return {**start, **others, **step}
             base = newer(here, meetings.newest() or here)
             there = {log: ends[log] for log in met}
             steps = steps_ahead(base, there, self._published_at, merges=pace.merges)

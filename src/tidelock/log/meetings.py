@@ -30,7 +30,7 @@ from tidelock.log.sealed import seal, unseal
 from tidelock.log.store import LogStore
 
 KEPT = 200
-"""Whoever is further behind than that takes a greater step, and meets the others later."""
+"""Whoever is further behind than that works out by itself where the others had been (`merging.on_the_way`)."""
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,21 @@ def ahead(position: Position, agreed: Iterable[Position], *, merges: bool) -> Po
     return open_[-1] if open_ else None
 
 
+def on_the_way(position: Position, to: Position, ends: Mapping[str, Sequence[Epoch]], times: Times) -> Position:
+    """The first step to an agreed position, which may be several away because those in between are forgotten.
+
+    What entries say decides again where they were, so whoever comes late makes the steps of those who were in
+    time.
+
+    >>> each_second = lambda log, end: end
+    >>> on_the_way({"a": 3, "b": 3}, {"a": 6, "b": 6}, {"a": [4, 5, 6], "b": [4, 5, 6]}, each_second)
+    {'a': 4, 'b': 4}
+    """
+    between = {log: [end for end in _behind(at, ends[log]) if end <= to[log]] for log, at in position.items()}
+    steps = list(islice(_steps(between, times), 2))
+    return steps[0] if len(steps) > 1 else to
+
+
 def silent(position: Position, ends: Mapping[str, Sequence[Epoch]], logs: Iterable[str]) -> frozenset[str]:
     """Those of ``logs`` that hold nothing behind ``position``."""
     return frozenset(log for log in logs if log in position and not _behind(position[log], ends[log]))

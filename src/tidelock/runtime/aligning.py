@@ -73,7 +73,7 @@ class Neighbours:
             {one.subject: one.consumer for one in pipeline.followed.values()},
             tuple(known.subject for known in pipeline.published.values()),
             reading,
-            _one_by_one(segments, reading, logs),
+            _one_by_one(segments, reading, logs, pipeline.storing),
         )
         aligned = tuple(one.subject for one in pipeline.followed.values() if one.aligned)
         if aligned:
@@ -86,10 +86,12 @@ class Neighbours:
         )
 
 
-def _one_by_one(segments: Segments, reading: Collection[str], logs: Mapping[str, EpochLog]) -> str | None:
+def _one_by_one(
+    segments: Segments, reading: Collection[str], logs: Mapping[str, EpochLog], storing: Collection[str]
+) -> str | None:
     timed = [subject for subject, log in logs.items() if log.header.event_time]
     traits = {name: described.traits for name, described in segments.described.items()}
-    return why_one_by_one(segments.cutting, traits, reading, timed)
+    return why_one_by_one(segments.cutting, traits, reading, timed, storing)
 
 
 def _published(home: Home, node: str, known: Publication) -> tuple[Subject, str]:

@@ -3,7 +3,7 @@
 A query is started in a thread of its own, because that takes time: the code of the operators is called, and every
 source gets a process. Before that, cached state and checkpoint are brought together. All of this can hang. So a
 start can be abandoned: whoever waits for it goes on, and the thread finds out before its next step that changes
-anything. The query that it has made until then, it stops.
+anything. The query that it has made until then, it stops, and its gate lets no batch in.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from contextlib import contextmanager
 from tidelock.epochs import Epoch
 from tidelock.errors import BatchFailed
 from tidelock.recovery import Fact, QueryEnded, QueryFailed, QueryStarted
+from tidelock.runtime.errands import Errands
 from tidelock.runtime.gates import SegmentGate
 from tidelock.spark.batches import Stopped
 from tidelock.spark.frames import StreamingQuery
+from tidelock.spark.queries import waited_for_by
+
+STOP_WITHIN = 60.0
 
 
 class Attempt:
@@ -38,7 +42,7 @@ class Attempt:
         self._query: StreamingQuery | None = None
         self._run = ""
         self._abandoned = False
-        self._turns: threading.Semaphore | None = None
+        self._turns: list[threading.Semaphore] = []
         self._clock = clock
         self._since = clock()
         """When it was wished for, later by the time for which it has waited for turns."""
@@ -48,7 +52,7 @@ class Attempt:
 
     @contextmanager
     def turn(self, turns: threading.Semaphore) -> Iterator[None]:
-        """Wait for a turn, and have it inside; to wait is not to hang.
+        """Wait for a turn, and have it inside; to wait is not to hang. Turns of several kinds may be had at once.
 
         Raises:
             Stopped: nobody wants the query any more.
@@ -57,14 +61,15 @@ class Attempt:
             self._waits_since = self._clock()
         turns.acquire()
         with self._lock:
-            self._turns = turns
+            self._turns.append(turns)
             self._since, self._waits_since = self._clock() - self._lasted(), None
         try:
             self.check()
-            yield
+            with waited_for_by(self):
+                yield
         finally:
             with self._lock:
-                self._give_turn_back()
+                self._give_back(turns)
 
     def check(self) -> None:
         """See that the query is still wanted.
@@ -124,15 +129,17 @@ class Attempt:
 
     def abandon(self) -> StreamingQuery | None:
         """Wait for the start no longer; the query that is to be stopped, if there is one already."""
+        self.gate.close()
         with self._lock:
             self._abandoned = True
-            self._give_turn_back()  # the thread may hang for ever, and others want to start
+            for turns in list(self._turns):  # the thread may hang for ever, and others want to start
+                self._give_back(turns)
             query, self._query = self._query, None
             return query
 
-    def _give_turn_back(self) -> None:
-        turns, self._turns = self._turns, None
-        if turns is not None:
+    def _give_back(self, turns: threading.Semaphore) -> None:
+        if turns in self._turns:
+            self._turns.remove(turns)
             turns.release()
 
 
@@ -145,19 +152,41 @@ def outcome(attempt: Attempt, fact: Fact | None) -> Fact | None:
 
 
 def stop(segment: str, attempt: Attempt, query: StreamingQuery | None) -> Fact:
-    """End a query between two epochs, or one that has not begun."""
+    """End a query between two epochs, or one that has not begun.
+
+    Raises:
+        TimeoutError: it has not ended.
+    """
     if query is not None:
-        query.stop()
+        end_query(query)
     attempt.forget()
     return QueryEnded(segment)
 
 
 def cut_off(segment: str, attempt: Attempt, query: StreamingQuery | None, epoch: Epoch | None, story: str) -> Fact:
-    """End a query that hangs."""
+    """End a query that hangs; if it cannot be ended, another one beside it would be no help."""
     try:
         if query is not None:
-            query.stop()
-    except Exception as failure:  # the thread of the query cannot be interrupted
-        raise BatchFailed(f"{story}, and its code cannot be interrupted: run the pipeline again") from failure
+            end_query(query)
+    except TimeoutError:
+        attempt.forget()
+        story = f"{story}, and its code cannot be interrupted: end this process and run the pipeline again"
+        return QueryFailed(segment, epoch, story, final=True)
+    except Exception as failure:  # Spark's own, as it is going down
+        raise BatchFailed(f"{story}, and its query cannot be stopped: {failure}") from failure
     attempt.forget()
     return QueryFailed(segment, epoch, story)
+
+
+def end_query(query: StreamingQuery) -> None:
+    """Stop a query and wait until it has ended, but no longer than `STOP_WITHIN`.
+
+    Spark waits without end by default, and takes its setting for that from the user's session when it stops.
+
+    Raises:
+        TimeoutError: its code goes on and cannot be interrupted.
+    """
+    try:
+        Errands("tidelock stopping").run(query.stop).result(STOP_WITHIN)
+    except TimeoutError:
+        raise TimeoutError(f"the query has not ended within {STOP_WITHIN:g} s, although it was stopped") from None

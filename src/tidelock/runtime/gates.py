@@ -3,7 +3,8 @@
 A batch waits here while the log that the segment writes is full of what others have not read yet, so that back
 pressure reaches the source and nothing is dropped; and it goes no further when the segment is to stop, so that a
 stop always falls on the boundary of an epoch. A gate also remembers what the batch is about that is under way: if
-it fails, that says which epoch failed.
+it fails, that says which epoch failed. Between two batches Spark commits the one and plans the other, which can
+hang like a batch: so a gate remembers when the last one left, until it is known to be committed or another comes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class SegmentGate:
         last_epoch: the epoch behind which no batch is let in.
         rest: what a batch does that is not let in any more: it waits until its query is stopped. The answer are
             the words by which Spark knows that.
+        clock: what seconds are counted by.
     """
 
     def __init__(
@@ -37,16 +39,19 @@ class SegmentGate:
         has_room: Callable[[], bool],
         last_epoch: Epoch | None = None,
         rest: Callable[[], str] = lambda: "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._has_room = has_room
         self._last_epoch = last_epoch
         self._admits: Callable[[Work], bool] = lambda work: True
         self._rest = rest
+        self._clock = clock
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._done: dict[int, Epoch] = {}
         self._inside: Work | None = None
         self._since = 0.0
+        self._left_at: float | None = None  # none while a batch is here, which shows that the last is committed
         self._failed: tuple[Work, BaseException] | None = None
         self._paused = False
 
@@ -58,6 +63,8 @@ class SegmentGate:
         Raises:
             Stopped: the segment is to end before this batch.
         """
+        with self._lock:
+            self._left_at = None
         tidy()
         while not self._closed.is_set() and not self._may_pass(work):
             self._pause(True)
@@ -66,7 +73,7 @@ class SegmentGate:
         self._pause(False)
         with self._lock:
             if not self._closed.is_set():
-                self._inside, self._since = work, time.monotonic()
+                self._inside, self._since = work, self._clock()
                 return
         raise Stopped(f"stopped before epoch {work.covers}{self._rest()}")
 
@@ -78,6 +85,7 @@ class SegmentGate:
                 return
             if failure is None:
                 self._done[work.batch] = work.covers.last
+                self._left_at = self._clock()
             else:
                 self._failed = work, failure
 
@@ -140,4 +148,11 @@ class SegmentGate:
     def inside(self) -> tuple[Work, float] | None:
         """The batch that is being computed, and for how many seconds."""
         with self._lock:
-            return None if self._inside is None else (self._inside, time.monotonic() - self._since)
+            return None if self._inside is None else (self._inside, self._clock() - self._since)
+
+    def uncommitted(self) -> tuple[Epoch, float] | None:
+        """The epoch that was computed and is not known to be committed, and for how many seconds."""
+        with self._lock:
+            if self._left_at is None or not self._done:
+                return None
+            return self._done[max(self._done)], self._clock() - self._left_at

@@ -126,6 +126,8 @@ class Pipeline:
         self._kept = Retention()
         self.functions: dict[str, Callable[..., Any]] = {}
         self.sinks: dict[str, SinkMaker] = {}
+        self.storing: set[str] = set()
+        """The sinks that get the rows of a batch together, and with their epoch."""
         self.followed: dict[str, Subscription] = {}
         """The sources that follow subjects, by their names."""
         self.coordinator: str | None = None
@@ -209,6 +211,7 @@ class Pipeline:
     def _sink(self, function: Function, *, anchor: bool | None) -> Function:
         inputs = tuple(name for name in inspect.signature(function).parameters if name != "epoch")
         self.sinks[function.__name__] = lambda spark, home: FunctionSink(function)
+        self.storing.add(function.__name__)
         return self._declare(function, Node(function.__name__, Kind.SINK, inputs, anchor=anchor))
 
     def files(self, node: str, path: str | None = None, *, epochs: int = 1, name: str | None = None) -> None:
@@ -222,6 +225,7 @@ class Pipeline:
         """
         name = name or f"{node}_files"
         self.sinks[name] = lambda spark, home: FileSink(spark, path or home.out(name))
+        self.storing.add(name)
         self._nodes.append(Node(name, Kind.SINK, (node,), epochs_per_batch=epochs))
 
     def topic(

@@ -18,6 +18,7 @@ from tidelock.runtime.drifting import Watch
 from tidelock.runtime.errands import all_end
 from tidelock.runtime.events import Event, Events, Trouble
 from tidelock.runtime.home import Home
+from tidelock.runtime.lookout import Lookout, Rounds
 from tidelock.runtime.mending import mend
 from tidelock.runtime.mending_checkpoints import mend_checkpoints
 from tidelock.runtime.pacing import Pace
@@ -37,13 +38,15 @@ _COMPARE_EVERY = 5.0
 _BACKUP_PAUSE = 0.5
 _LAST_COPY = 30.0
 _LAST_TALK = 30.0
+_LAST_LOOK = 10.0
 
 
 class Run:
     """A pipeline that runs in this process, in threads of its own. Made by `Pipeline.start`.
 
-    Any thread may call what is public. The rest belongs to the one thread of the run; what that leaves for
-    `status` are values, replaced as a whole.
+    Any thread may call what is public. The rest belongs to the one thread of the run, up to what shows how it is
+    doing: one more thread looks at the logs and at the plan, and one writes the status and takes what is asked of
+    the run. What they and `status` have of each other are values, replaced as a whole.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class Run:
                 stopping=self._talking.closing,
             )
             self._began = time.time()
-            self._written = self._compared = 0.0
+            self._compared = 0.0
             self._watch = Watch.of(self.prepared, home)
             epoch = interval_seconds(pipeline.epoch)
             due = {s.name: epoch * s.epochs_per_batch for s in self.prepared.cutting.segments}
@@ -113,7 +116,12 @@ class Run:
             self._warn_of_partitions(spark)
             self._failure: BaseException | None = None
             self._outcome: str | None = None
-            self._showing = Trouble(self._events, "status failed", "status recovered")
+            self._lookout = Lookout(self._supervisor)
+            self._unseen = Trouble(self._events, "status failed", "status recovered")
+            self._unshown = Trouble(self._events, "status failed", "status recovered")
+            self._looking = Rounds("tidelock looking", self._look, _STATUS_EVERY)
+            self._showing = Rounds("tidelock status", self._show, _STATUS_EVERY)
+            self._left = threading.Event()
             self._backup = None if backup is None else Backup(home, backup)
             self._ended = threading.Event()
             self._thread = threading.Thread(target=self._run, name=f"tidelock {pipeline.name}", daemon=True)
@@ -183,14 +191,20 @@ class Run:
         return True
 
     def status(self) -> dict[str, Any]:
-        """How it is doing, as `tidelock status --json` tells it. Any thread may ask, as often as it likes."""
-        document = {**running_status(self._supervisor, self._events, self._began), "drift": self._drift}
+        """How it is doing, as `tidelock status --json` tells it. Any thread may ask, as often as it likes.
+
+        No store is asked for it: of logs it has what was seen last.
+        """
+        record, seen = self._supervisor.record, self._lookout.seen
+        document = {**running_status(record, seen, self._events, self._began), "drift": self._drift}
         return document if self._outcome is None else {**document, "state": self._outcome}
 
     # -- inside
 
     def _run(self) -> None:
         try:
+            self._looking.start()
+            self._showing.start()
             self._supervise()
         except BaseException as failure:
             self._failure = failure
@@ -202,7 +216,7 @@ class Run:
         copying = self._start_backup()
         self._talking.start()
         try:
-            self._supervisor.run(self._look)
+            self._supervisor.run()
         finally:
             self._ended.set()
             self._leave(copying)
@@ -239,15 +253,35 @@ class Run:
         self._outcome = "failed" if self._failure or self._supervisor.machine.gave_up else "stopped"
         positions = {s.name: self._supervisor.machine.epoch(s.name) for s in self._supervisor.record.segments}
         where = ", ".join(f"{name} at epoch {epoch}" for name, epoch in positions.items())
+        if not self._looking.end(_LAST_LOOK):
+            text = f"the logs were not looked at within {_LAST_LOOK:g} s, and the run ends without that"
+            self._events.add("status failed", None, text)
         self._events.add("run ended", None, f"{self._outcome}: {where}")
-        self._show(compare=True)
+        self._showing.end(_LAST_LOOK)
+        self._left.set()
+
+    # -- in the threads of what shows
 
     def _look(self) -> None:
-        now = time.monotonic()
-        if now - self._written < _STATUS_EVERY:
+        """Look at the logs and, now and then, at the plan. What only shows ends nothing: a failure is told."""
+        try:
+            self._lookout.look()
+            if self._watch is not None and (
+                self._ended.is_set() or time.monotonic() - self._compared > _COMPARE_EVERY
+            ):
+                self._compared = time.monotonic()
+                self._drift = self._watch.look(self._lookout.seen.view)
+        except Exception as error:
+            text = f"the logs cannot be looked at ({type(error).__name__}: {error}); the run goes on"
+            self._unseen.met(error, text)
+        else:
+            self._unseen.over("the logs are looked at again")
+
+    def _show(self) -> None:
+        """Write down how it is doing, and hear what is asked."""
+        if self._left.is_set():  # the home may be somebody else's by now
             return
-        self._written = now
-        self._show(compare=now - self._compared > _COMPARE_EVERY)
+        self._write()
         request = self._request()
         if request is not None:
             self.stop(drain=bool(request.get("drain", True)))
@@ -263,22 +297,20 @@ class Run:
             return None
         return request
 
-    def _show(self, *, compare: bool) -> None:
-        """Write down how it is doing. What only shows ends nothing: a failure is told, and it is tried again."""
+    def _write(self) -> None:
+        """Write down how it is doing; a failure is told, and it is tried again."""
         try:
-            if compare:
-                self._compare()
             self._look_at_pace()
             self.home.put_document("status", self.status())
         except OSError as error:
             self._events.home_fails(error)
         except Exception as error:
-            self._showing.met(
+            self._unshown.met(
                 error, f"the status cannot be made ({type(error).__name__}: {error}); the run goes on"
             )
         else:
             self._events.home_works()
-            self._showing.over("the status is made again")
+            self._unshown.over("the status is made again")
 
     def _look_at_pace(self) -> None:
         if self._pace is None:
@@ -288,8 +320,3 @@ class Run:
             said = self._pace.look(name, gauge.at, gauge.batch_seconds, waits=segment.paused)
             if said is not None:
                 self._events.add("interval too short", name, said)
-
-    def _compare(self) -> None:
-        self._compared = time.monotonic()
-        if self._watch is not None:
-            self._drift = self._watch.look(self._supervisor)

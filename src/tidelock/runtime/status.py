@@ -13,8 +13,8 @@ from tidelock.recovery import State
 from tidelock.runtime.events import Events
 from tidelock.runtime.gauges import SegmentView
 from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.runtime.lookout import Seen
 from tidelock.runtime.pending import Pending, PendingLog
-from tidelock.runtime.supervisor import Supervisor
 from tidelock.spark.checkpoint import Checkpoint
 from tidelock.urls import masked
 
@@ -24,19 +24,17 @@ _OF_LOGS = ("lag", "log_bytes", "pending_epochs", "pending_bytes")
 _OF_GAUGES = {"state_rows": 0, "state_bytes": 0, "restarts": 0, "last_error": None}
 
 
-def running_status(supervisor: Supervisor, events: Events, began: float) -> dict[str, Any]:
-    """The status document of a pipeline that this process runs. Any thread may ask for it."""
-    view = supervisor.view
-    pending = {name: log.seen() for name, log in supervisor.pending.items()}
-    segments = [_running(view.segments[s.name], s, pending) for s in supervisor.record.segments]
+def running_status(record: Record, seen: Seen, events: Events, began: float) -> dict[str, Any]:
+    """The status document of a pipeline that this process runs. Any thread may ask for it; no store is asked."""
+    segments = [_running(seen.view.segments[s.name], s, seen.pending) for s in record.segments]
     return {
-        "pipeline": supervisor.record.pipeline,
-        "state": view.state,
+        "pipeline": record.pipeline,
+        "state": seen.view.state,
         "at": time.time(),
         "began": began,
         "epoch": min(segment["epoch"] for segment in segments),
         "segments": segments,
-        "subjects": _subjects(supervisor.record),
+        "subjects": _subjects(record),
         "events": [{"at": e.at, "kind": e.kind, "segment": e.segment, "text": e.text} for e in events.newest],
     }
 

@@ -40,9 +40,9 @@ from tidelock.recovery import (
     StopSegment,
     has_room,
 )
-from tidelock.runtime.attempts import Attempt, cut_off, outcome, stop
+from tidelock.runtime.attempts import STOP_WITHIN, Attempt, cut_off, outcome, stop
 from tidelock.runtime.dead_letters import set_aside
-from tidelock.runtime.draining import Draining
+from tidelock.runtime.draining import Draining, Undrained
 from tidelock.runtime.errands import all_end
 from tidelock.runtime.events import Events, Trouble
 from tidelock.runtime.gates import SegmentGate
@@ -56,6 +56,7 @@ from tidelock.spark.checkpoint import Checkpoint
 from tidelock.spark.failures import is_gone, keep_stops_untold, rest_until_stopped, told_if_gone
 from tidelock.spark.frames import StreamingQuery
 from tidelock.spark.listening import Listener, Losses, Progress, losses
+from tidelock.spark.queries import LENDING
 from tidelock.spark.segments import Segments
 from tidelock.spark.stories import Storyteller
 
@@ -114,6 +115,7 @@ class Supervisor:
         self._reading = Trouble(events, "status failed", "status recovered")
         self._over = threading.Event()
         self._stop_asked = False
+        self._asks = False
         self.view = self._viewed()
 
     # -- for others
@@ -122,8 +124,8 @@ class Supervisor:
         """Ask the pipeline to stop at epoch boundaries, with ``drain`` after reading all logs empty."""
         self._tell(lambda: StopAsked(drain))
 
-    def run(self, look: Callable[[], None]) -> None:
-        """Run until every segment has ended; ``look`` is called again and again meanwhile.
+    def run(self) -> None:
+        """Run until every segment has ended.
 
         Raises:
             BackendUnavailable: Spark's JVM is gone.
@@ -135,13 +137,12 @@ class Supervisor:
         self._home.drain(False)
         try:
             with told_if_gone(self._segments.spark):
-                self._go_on(look)
+                self._go_on()
         finally:
             self._end(listener)
             self.view = self._viewed()
-        look()
 
-    def _go_on(self, look: Callable[[], None]) -> None:
+    def _go_on(self) -> None:
         self._begin()
         while not self.machine.done:
             self._take(_LOOK_EVERY)
@@ -153,7 +154,6 @@ class Supervisor:
                 self._go_on_draining(self._drain)
             self._do_undone()
             self.view = self._viewed()
-            look()
 
     def _viewed(self) -> View:
         machine = self.machine
@@ -197,6 +197,8 @@ class Supervisor:
             return
 
     def _handle(self, fact: Fact) -> None:
+        if isinstance(fact, QueryFailed | QueryEnded):
+            self._catch_up()  # what was committed before comes first, also if Spark's word of it is lost
         self._events.of_fact(fact, self.machine)
         if isinstance(fact, StopAsked):
             self._stop_asked = True
@@ -274,7 +276,7 @@ class Supervisor:
         def work() -> None:
             try:
                 fact = what()
-            except Exception as failure:  # whatever it is, it becomes the segment's story
+            except BaseException as failure:  # whatever it is, sys.exit() too, it becomes the segment's story
                 failed = self._failed(segment, None, failure)
                 fact = replace(failed, final=failed.final or final, outage=failed.outage and not final)
             self._tell(lambda: fact if starting is None else outcome(starting, fact))
@@ -287,18 +289,14 @@ class Supervisor:
     def _start(self, segment: str) -> None:
         cut, drain = self._segments.cutting.segment(segment), self._drain
         rest = partial(rest_until_stopped, self._segments.spark)
-        gate = SegmentGate(lambda: self._has_room(segment), self._bounded(segment), rest)
+        gate = SegmentGate(lambda: self._has_room(segment), self._bounded(segment), rest, self._clock)
         self.attempts[segment] = attempt = Attempt(gate, self._clock)
         if drain is not None and cut.is_head:
-            try:
-                drain.starts(segment)
-            except OSError as failure:  # it looks into the checkpoint, and a start may fail like any other
-                attempt.ending = True
-                self._tell(partial(self._failed, segment, None, failure))
-                return
-            attempt.gate.admit(lambda work: drain.admits(segment, work))
+            drain.starts(segment)
 
         def start() -> Fact | None:
+            if drain is not None and cut.is_head:
+                gate.admit(partial(drain.admits, segment, drain.newest_begun(segment)))
             try:
                 self._segments.start(cut, attempt.gate, starting=attempt, draining=drain is not None)
             except Stopped:
@@ -334,12 +332,12 @@ class Supervisor:
     # -- watching the queries
 
     def _watch(self) -> None:
-        for segment, attempt in list(self.attempts.items()):
-            if not attempt.ending:
-                self._look_at(segment, attempt)
         if self._clock() - self._looked_at_spark > _LOOK_AT_SPARK_EVERY:
             self._looked_at_spark = self._clock()
             self._look_at_spark()
+        for segment, attempt in list(self.attempts.items()):
+            if not attempt.ending:
+                self._look_at(segment, attempt)
 
     def _look_at(self, segment: str, attempt: Attempt) -> None:
         query, gate, bound = attempt.query, attempt.gate, self._care.hang_after
@@ -358,6 +356,18 @@ class Supervisor:
             attempt.ending, epoch = True, inside[0].covers.last
             story = f"epoch {epoch} did not end within {bound:g} s"
             self._work(segment, lambda: cut_off(segment, attempt, query, epoch, story))
+        elif (computed := self._uncommitted(gate)) is not None:
+            attempt.ending = True
+            story = f"epoch {computed} was computed, but Spark did not commit it within {bound:g} s"
+            self._work(segment, lambda: cut_off(segment, attempt, query, None, story))
+
+    def _uncommitted(self, gate: SegmentGate) -> Epoch | None:
+        """The epoch that has been waiting for its commit for too long, if there is one."""
+        left = gate.uncommitted()
+        if left is None or left[1] <= self._care.hang_after:
+            return None
+        self._catch_up()  # what Spark has told of it may be lost
+        return left[0] if gate.uncommitted() else None
 
     def _look_at_start(self, segment: str, attempt: Attempt) -> None:
         """End a start that is not wanted any more, or hangs.
@@ -443,23 +453,57 @@ class Supervisor:
     def _go_on_draining(self, drain: Draining) -> None:
         """Let everybody finish what was there; then stop, unless another epoch would bring something."""
         last = drain.last
-        if last is None or self._stop_asked:
+        if last is None or self._stop_asked or self._asks:
             return
-        try:
-            if any(self.machine.epoch(segment.name) < last for segment in self.record.segments):
+        if any(self.machine.epoch(segment.name) < last for segment in self.record.segments):
+            try:
                 self._home.drain(True)
-                return
-            more = drain.needs_one_more() and last != self._last_epoch
-            again = drain.one_more() if more and drain.is_ready(waiting=self._waits) else []
+            except OSError as error:  # it is tried again
+                self._events.home_fails(error)
+            return
+        self._asks = True
+        may_add, ready = last != self._last_epoch, drain.is_ready(waiting=self._waits)
+        asking = threading.Thread(
+            target=lambda: self._tell(self._drained(drain, may_add=may_add, ready=ready)),
+            name="tidelock draining",
+            daemon=True,
+        )
+        self._workers.append(asking)
+        asking.start()
+
+    def _drained(self, drain: Draining, *, may_add: bool, ready: bool) -> Callable[[], None]:
+        """Ask whether another epoch would bring something, and go for it; what is to be done about the answer.
+
+        Stores and files are asked, in a thread of its own: whatever hangs there holds up nobody.
+        """
+        try:
+            more = may_add and drain.needs_one_more()
+            again = drain.one_more() if more and ready and not self._over.is_set() else []
         except BackendUnavailable:
-            return  # ask again
+            return self._ask_again
         except OSError as error:
             self._events.home_fails(error)
-            return  # ask again
+            return self._ask_again
+        except Undrained as failure:
+            return partial(self._cannot_drain, failure)
+        return partial(self._go_for, again, more=more)
+
+    def _ask_again(self) -> None:
+        self._asks = False
+
+    def _go_for(self, again: list[str], *, more: bool) -> None:
+        self._asks = False
+        if self._stop_asked:
+            return
         for head in again:
             self._start(head)
         if not more:
             self._handle(StopAsked(drain=True, why="all that was there has gone through: "))
+
+    def _cannot_drain(self, failure: Undrained) -> None:
+        """Give up: without an answer nobody knows when to stop, and another start would find the same."""
+        self.attempts[failure.segment].gate.close()
+        self._handle(replace(self._failed(failure.segment, None, failure.error), final=True, outage=False))
 
     def _waits(self, segment: str) -> bool:
         """Whether a batch of the segment stands at its gate."""
@@ -470,17 +514,27 @@ class Supervisor:
         self._over.set()
         for attempt in self.attempts.values():
             attempt.gate.close()
-        for attempt in self.attempts.values():
-            query = attempt.abandon()
-            with suppress(Exception):  # it cannot be interrupted and ends with the process, or Spark is gone
-                if query is not None and query.isActive:
-                    query.stop()
+        all_end([self._last_stop(attempt) for attempt in self.attempts.values()], STOP_WITHIN)
         all_end(self._workers, self._last_words)  # one that hangs ends with the process
         if not self._segments.caches.close(_LAST_SNAPSHOT):
             text = f"the one under way did not end within {_LAST_SNAPSHOT:g} s, and the run ends without it"
             self._events.add("snapshot failed", None, text)
         with suppress(Exception):  # Spark may be gone
+            LENDING.clear()
             self._segments.spark.streams.removeListener(listener)
+
+    def _last_stop(self, attempt: Attempt) -> threading.Thread:
+        """Stop a query in a thread of its own: its code may go on whatever happens."""
+        query = attempt.abandon()
+
+        def stop_it() -> None:
+            with suppress(Exception):  # it cannot be interrupted and ends with the process, or Spark is gone
+                if query is not None and query.isActive:
+                    query.stop()
+
+        stopping = threading.Thread(target=stop_it, name="tidelock stopping", daemon=True)
+        stopping.start()
+        return stopping
 
 
 def _poisoned(segment: str, epoch: Epoch, gate: SegmentGate) -> EpochRange:

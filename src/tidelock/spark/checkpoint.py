@@ -170,8 +170,8 @@ class Checkpoint:
         return bool(self._numbers("commits"))
 
     def is_committed(self, batch: int) -> bool:
-        """Whether Spark has finished the batch for good."""
-        return batch in self._numbers("commits")
+        """Whether Spark has finished the batch for good, also one that it has forgotten since."""
+        return batch <= max(self._numbers("commits"), default=-1)
 
     def has_begun(self, batch: int) -> bool:
         """Whether Spark still knows where the batch begins and ends."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,8 +23,6 @@ _FOR_QUERIES = {
     # How long a query without news waits before it asks its logs again, in milliseconds. Spark's 10 would keep a
     # core busy as soon as some segments wait for each other.
     "spark.sql.streaming.pollingDelay": "30",
-    # Code that cannot be interrupted must not keep whoever stops the query waiting for ever.
-    "spark.sql.streaming.stopTimeout": "60s",
 }
 _FOR_EVENT_TIME = {
     # Adaptive execution drops parts of a plan that have no rows in a batch, and the watermark nodes below them:
@@ -31,7 +30,6 @@ _FOR_EVENT_TIME = {
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 _KEEP_BATCHES = "spark.sql.streaming.minBatchesToRetain"
-_starting = threading.Lock()
 _INITIALIZING = "Initializing sources"
 _TOO_LATE = "Python worker failed to connect back"
 _LOOK_EVERY = 0.02
@@ -65,7 +63,7 @@ def start_query(
         writer = writer.trigger(**trigger)
     remembering = {} if keep_batches is None else {_KEEP_BATCHES: str(keep_batches)}
     timing = _FOR_EVENT_TIME if has_watermark(stream) else {}
-    with _lent_settings(stream.sparkSession, {**_FOR_QUERIES, **remembering, **timing}):
+    with LENDING.lent(stream.sparkSession, {**_FOR_QUERIES, **remembering, **timing}):
         return writer.start()
 
 
@@ -80,16 +78,91 @@ def came_too_late(query: StreamingQuery) -> bool:
     return not query.isActive and _TOO_LATE in str(query.exception())
 
 
+class Waiting(Protocol):
+    """Who waits for what a thread starts, and may lose patience."""
+
+    def turn(self, turns: threading.Semaphore) -> AbstractContextManager[object]:
+        """Have a turn inside, which is given back when the block ends or nobody waits for it any more."""
+
+
+_waiting = threading.local()
+
+
 @contextmanager
-def _lent_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    # A query copies its session's settings when it starts, so the user's own settings are only lent.
-    with _starting:
-        before = {name: str(spark.conf.get(name)) for name in settings}
-        _set(spark, settings)
-        try:
-            yield
-        finally:
-            _set(spark, before)
+def waited_for_by(waiting: Waiting) -> Iterator[None]:
+    """Inside, this thread starts queries for somebody who may lose patience: then it hinders no other one."""
+    before = getattr(_waiting, "one", None)
+    _waiting.one = waiting
+    try:
+        yield
+    finally:
+        _waiting.one = before
+
+
+@dataclass(frozen=True, eq=False)
+class _Loan:
+    """Settings of a session that somebody else uses, as they were before."""
+
+    spark: SparkSession
+    before: dict[str, str]
+
+
+class Lending:
+    """Lends the settings of sessions to one start after the other; the user's own are put back afterwards.
+
+    A query copies its session's settings somewhere in the middle of its start, and Spark calls code of the user in
+    there: a listener of queries, the file system of the checkpoint. So a start can hang with what it was lent. It
+    then keeps its turn for as long as somebody waits for it, and what it leaves is put back by whoever comes next.
+    When it wakes up it may find the user's settings, which does not matter any more: its query is stopped before
+    its first batch.
+
+    Thread-safe: a lock guards what is lent. It is held only while settings are set, where Spark calls nobody.
+    """
+
+    def __init__(self) -> None:
+        self._turns = threading.Semaphore(1)
+        self._lock = threading.Lock()
+        self._loan: _Loan | None = None
+
+    @contextmanager
+    def lent(self, spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+        """Inside, the session has these settings."""
+        waiting: Waiting | None = getattr(_waiting, "one", None)
+        with self._turns if waiting is None else waiting.turn(self._turns):
+            self._clear()
+            loan = _Loan(spark, {name: str(spark.conf.get(name)) for name in settings})
+            try:
+                self._lend(loan, settings)
+                yield
+            finally:
+                self._put_back(loan)
+
+    def clear(self) -> None:
+        """Put back what a start has left for which nobody waits any more."""
+        if self._turns.acquire(blocking=False):
+            try:
+                self._clear()
+            finally:
+                self._turns.release()
+
+    def _clear(self) -> None:
+        with suppress(Exception):  # the session of that start may be gone
+            self._put_back(self._loan)
+
+    def _lend(self, loan: _Loan, settings: dict[str, str]) -> None:
+        with self._lock:
+            self._loan = loan
+            _set(loan.spark, settings)
+
+    def _put_back(self, loan: _Loan | None) -> None:
+        with self._lock:
+            if loan is not None and loan is self._loan:
+                self._loan = None
+                _set(loan.spark, loan.before)
+
+
+LENDING = Lending()
+"""That of this process."""
 
 
 def _set(spark: SparkSession, settings: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import BatchFailed, LogCorrupt
+from tidelock.errors import BatchFailed, Fenced, LogCorrupt
 from tidelock.log.sealed import seal, unseal
 from tidelock.spark.batches import Batches, Gate, Work
 from tidelock.spark.failures import told_shortly
@@ -139,38 +139,82 @@ class FileSink:
     table with a column ``epoch``. What an earlier run wrote for the same work stays; what other work left under
     the same epoch (after a restore from a backup), or what is torn, is replaced.
 
-    Crash points: before the rename there is nothing of the epoch, or what was there before; between removing that
-    and the rename there is nothing; in each case the batch is delivered again, as Spark has not committed it.
+    Of two runs that write to one path (a job that was taken for dead wakes up beside the one that was restored
+    from its backup) the one that came first finds the other one's mark before it puts anything in place, and
+    stops. So does a call that was given up and left alone, when another one has been made.
+
+    Crash points: before the rename there is nothing of the epoch, or what was there before; between moving that
+    away and the rename there is nothing; in each case the batch is delivered again, as Spark has not committed it.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._folder = Folder(spark, path)
+        self._mark = uuid.uuid4().hex
+        self._marked = False
+        self._newest = ""
 
     def __call__(self, rows: DataFrame, work: Work) -> None:
-        """Write the rows, unless that has been done."""
-        self._folder.make()
+        """Write the rows, unless that has been done.
+
+        Raises:
+            Fenced: somebody else has begun to write to this path.
+        """
+        self._take_over()
         target = f"epoch={work.covers.last}"
         if self._is_done(target, work):
             self._folder.sync_names()  # which who wrote it may not have lived to do
             compute(rows)
             return
-        aside = f".aside/{work.covers.last}-{uuid.uuid4().hex}"
+        mine = self._newest = f"{_ASIDE}/{work.covers.last}-{uuid.uuid4().hex}"
+        aside = f"{mine}/new"
         rows.write.parquet(f"{self._folder.location}/{aside}")
         self._folder.write(f"{aside}/{_MANIFEST}", seal({"work": identity(work), "files": self._tables(aside)}))
         self._folder.sync_tree(aside)
-        self._folder.remove(target)
-        self._folder.rename(aside, target)
+        self._check_newest(mine)
+        self._replace(target, aside, f"{mine}/before")
         self._folder.sync_names()
-        self._folder.remove(".aside")
+        self._folder.remove(mine)
 
     def take_back(self, after: Epoch) -> None:
         """Remove the epochs behind ``after``: they are made again, perhaps with other rows."""
+        if not self._folder.exists(""):
+            return
+        self._take_over()
         for name in self._folder.folders():
             found = _EPOCH.fullmatch(name)
             if found and int(found[1]) > after:
                 self._folder.remove(name)
-        if self._folder.exists(""):
-            self._folder.sync_names()
+        self._folder.sync_names()
+
+    def _take_over(self) -> None:
+        """From now on whoever came before writes nothing more; what that has left aside goes."""
+        if self._marked:
+            return
+        self._folder.make()
+        self._folder.write(_WRITER, self._mark.encode())
+        self._folder.remove(_ASIDE)
+        self._marked = True
+
+    def _check_newest(self, mine: str) -> None:
+        """See that what is put in place is what somebody still waits for."""
+        marked = self._folder.text(_WRITER) if self._folder.exists(_WRITER) else self._mark
+        if marked != self._mark or mine != self._newest:
+            self._folder.remove(mine)
+            raise Fenced(
+                f"{self._folder.location}: somebody else has begun to write there, so this run stops and leaves "
+                "everything as it is; see which of the two is to go on"
+            )
+
+    def _replace(self, target: str, new: str, before: str) -> None:
+        moved = self._folder.exists(target)
+        if moved:
+            self._folder.rename(target, before)
+        try:
+            self._folder.rename(new, target)
+        except BaseException:
+            if moved:
+                self._folder.rename(before, target)
+            raise
 
     def _is_done(self, target: str, work: Work) -> bool:
         """Whether a directory has what this very work wrote, all of it and nothing else."""
@@ -189,6 +233,9 @@ class FileSink:
 
 
 _MANIFEST = "_manifest.json"
+_ASIDE = ".aside"
+_WRITER = ".writer"
+"""The mark of the run that writes there; Spark passes over names that begin with a dot."""
 _EPOCH = re.compile(r"epoch=(\d+)")
 
 

@@ -7,7 +7,8 @@ what leads to it; and so does a head, whose batches are the epochs.
 
 An aligned job has not asked for several epochs in a batch: whether it gets them depends on how slow it was. So
 nothing may depend on that (`why_one_by_one`): neither what is late, nor what state lets out, which is one row per
-key and batch even for sums, nor the epochs of what the job itself publishes.
+key and batch even for sums, nor the epochs of what the job itself publishes, nor what a sink stores under an
+epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ def epochs_per_batch(question: Question, segments: tuple[Segment, ...]) -> tuple
 
 
 def why_one_by_one(
-    cutting: Cutting, traits: Mapping[str, Traits], reading: Collection[str], timed: Collection[str]
+    cutting: Cutting,
+    traits: Mapping[str, Traits],
+    reading: Collection[str],
+    timed: Collection[str],
+    storing: Collection[str],
 ) -> str | None:
     """Why an aligned job must take the epochs of its subjects one by one; None if several at once change nothing.
 
@@ -45,6 +50,7 @@ def why_one_by_one(
         traits: what its operators do.
         reading: the segments that read the subjects.
         timed: those of the subjects that come with event time.
+        storing: the sinks that get the rows of a batch together, and with their epoch.
     """
     if timed:
         return f"event time comes with {listed(timed)}, and what is late is judged batch by batch"
@@ -58,6 +64,8 @@ def why_one_by_one(
             why = _depends_on_batches(cutting.topology.node(name), traits.get(name, Traits()))
             if why:
                 return why
+            if name in storing:
+                return f"the sink {name} gets the rows of each epoch for themselves"
     return None
 
 

@@ -12,6 +12,7 @@ pytest.register_assert_rewrite("tests.following", "tests.contract.log_store_cont
 from tests.contract.log_store_contract import covers, publish  # noqa: E402
 from tests.following import Clock, FollowingJob, Subjects  # noqa: E402
 
+from tidelock.log import meetings  # noqa: E402
 from tidelock.log.following import Follower, Instruction, InstructionFile  # noqa: E402
 from tidelock.log.merging import BEHIND  # noqa: E402
 
@@ -368,6 +369,21 @@ class TestJobsThatMeet:
         two.run()
         one.run()
         assert one.steps == two.steps
+
+    def test_who_is_behind_by_more_than_is_kept_makes_the_same_steps(
+        self, subjects: Subjects, clock: Clock, jobs: list[FollowingJob], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was agreed on in between is forgotten; it must not be taken in one."""
+        monkeypatch.setattr(meetings, "KEPT", 3)
+        one, two = jobs
+        for published in ("aaab", "aab", "ab", "aaaa", "b", "ab") * 3:
+            subjects.publish(published)
+            one.run()
+        subjects.publish("b")
+        one.run()
+        two.run()
+        assert len(one.steps) > 10
+        assert two.steps == one.steps
 
     def test_who_made_a_local_step_comes_back(
         self, subjects: Subjects, clock: Clock, jobs: list[FollowingJob]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from tests.waiting import PATIENCE
 
-from tidelock.runtime.attempts import Attempt
+from tidelock.epochs import Epoch, EpochRange
+from tidelock.recovery import QueryFailed
+from tidelock.runtime.attempts import Attempt, cut_off, stop
 from tidelock.runtime.gates import SegmentGate, Stopped
+from tidelock.spark.batches import Work
 from tidelock.spark.frames import StreamingQuery
 
 
@@ -118,6 +122,44 @@ def test_one_that_hangs_behind_its_query_gives_it_out_to_be_stopped(attempt: Att
         assert attempt.abandon() is query
         with pytest.raises(Stopped):
             attempt.check()
+
+
+def test_turns_of_several_kinds_are_all_given_back(attempt: Attempt) -> None:
+    outer, inner = threading.Semaphore(1), threading.Semaphore(1)
+    with attempt.turn(outer):
+        with attempt.turn(inner):
+            assert not inner.acquire(blocking=False)
+        assert inner.acquire(blocking=False)
+        inner.release()
+        assert not outer.acquire(blocking=False)
+        with attempt.turn(inner):
+            attempt.abandon()
+            assert outer.acquire(blocking=False) and inner.acquire(blocking=False)
+    assert not outer.acquire(blocking=False) and not inner.acquire(blocking=False), "once"
+
+
+def test_nothing_of_one_that_is_abandoned_is_let_in(attempt: Attempt) -> None:
+    attempt.abandon()
+    with pytest.raises(Stopped):
+        attempt.gate.enter(Work(EpochRange.single(Epoch(0)), (), (), "query", 0))
+
+
+def test_a_query_that_cannot_be_interrupted_is_not_waited_for_without_end(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelock.runtime.attempts.STOP_WITHIN", 0.01)
+    goes_on = threading.Event()
+    query = SimpleNamespace(runId="run", stop=goes_on.wait)
+    attempt.begun(cast(StreamingQuery, query))
+    try:
+        failed = cut_off("only", attempt, attempt.query, Epoch(3), "epoch 3 hangs")
+        assert isinstance(failed, QueryFailed)
+        assert failed.final, "another query beside it would not help"
+        assert "epoch 3 hangs, and its code cannot be interrupted" in failed.story
+        with pytest.raises(TimeoutError, match=r"has not ended within 0\.01 s"):
+            stop("only", attempt, cast(StreamingQuery, query))
+    finally:
+        goes_on.set()
 
 
 def test_one_that_is_not_wanted_any_more_does_not_begin(attempt: Attempt) -> None:

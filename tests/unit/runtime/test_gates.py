@@ -104,6 +104,48 @@ def test_a_batch_waits_while_nobody_can_say_whether_there_is_room() -> None:
     assert next(answers, None) is None, "it has asked until there was an answer"
 
 
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_was_computed_is_known_to_wait_for_its_commit() -> None:
+    clock = Clock()
+    gate = SegmentGate(lambda: True, clock=clock)
+    gate.enter(work(3, batch=7))
+    clock.now += 5
+    assert gate.uncommitted() is None, "it is still computed"
+    gate.leave(None)
+    clock.now += 2
+    assert gate.uncommitted() == (3, 2)
+    assert gate.epoch_of(7) == 3
+    assert gate.uncommitted() is None, "it is committed"
+
+
+def test_a_batch_that_comes_shows_that_the_one_before_is_committed() -> None:
+    clock = Clock()
+    room = threading.Event()
+    gate = SegmentGate(room.is_set, clock=clock)
+    room.set()
+    gate.enter(work(3))
+    gate.leave(None)
+    room.clear()
+    batch = threading.Thread(target=lambda: gate.enter(work(4)))
+    batch.start()
+    eventually(lambda: gate.paused, "the next one waits")
+    clock.now += 1000
+    assert gate.uncommitted() is None, "Spark begins no batch before"
+    room.set()
+    batch.join()
+    assert gate.uncommitted() is None
+    assert gate.unconfirmed() == [3]
+
+
 def _given(answer: bool | Exception) -> bool:
     if isinstance(answer, Exception):
         raise answer

@@ -150,7 +150,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
         def run() -> None:
             try:
-                supervisor.run(lambda: None)
+                supervisor.run()
             except Exception as failure:
                 if raised is None:
                     raise

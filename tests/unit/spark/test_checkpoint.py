@@ -50,3 +50,15 @@ def test_a_batch_that_was_begun_stays_what_it_is(tmp_path: Path) -> None:
     Checkpoint(None, str(tmp_path)).begin_empty_batch()
     assert (tmp_path / "offsets" / "1").read_text() == before
     assert not (tmp_path / "offsets" / "2").exists()
+
+
+def test_a_batch_that_spark_has_forgotten_is_committed(tmp_path: Path) -> None:
+    """Spark keeps the newest batches only, and the listener's word of an older one may be lost."""
+    checkpoint = Checkpoint(None, str(tmp_path))
+    assert not checkpoint.is_committed(0)
+    for batch in range(10, 14):
+        commit(tmp_path, batch, 0, 0)
+    (tmp_path / "commits" / "13").unlink()
+    assert checkpoint.is_committed(3)
+    assert checkpoint.is_committed(12)
+    assert not checkpoint.is_committed(13), "it has begun"

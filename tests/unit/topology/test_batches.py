@@ -86,7 +86,7 @@ class TestAnAlignedJob:
     """Whether it may take several epochs at once is no wish: it has to make no difference."""
 
     def why(self, topology: Topology, *timed: str, **traits: Traits) -> str | None:
-        return why_one_by_one(cut(topology, Plan.each(topology), traits), traits, ["a"], timed)
+        return why_one_by_one(cut(topology, Plan.each(topology), traits), traits, ["a"], timed, ["y"])
 
     def test_rows_that_are_only_changed_may_come_together(self) -> None:
         assert self.why(chain()) is None
@@ -106,9 +106,14 @@ class TestAnAlignedJob:
 
     def test_state_that_the_subject_does_not_reach_does_not_matter(self) -> None:
         topology = pipeline(
-            source("a"), sink("y", "a"), source("other"), operator("sums", "other"), sink("z", "sums")
+            source("a"), sink("x", "a"), source("other"), operator("sums", "other"), sink("z", "sums")
         )
         assert self.why(topology, sums=STATE) is None
+
+    def test_a_sink_that_stores_epochs_gets_each_for_itself(self) -> None:
+        why = "the sink y gets the rows of each epoch for themselves"
+        assert self.why(pipeline(source("a"), operator("b", "a"), sink("y", "b"))) == why
+        assert self.why(pipeline(source("a"), sink("x", "a"), source("other"), sink("y", "other"))) is None
 
     def test_a_loop_turns_once_per_epoch(self) -> None:
         topology = pipeline(source("a"), operator("c", "a", "d"), operator("d", "c"), sink("z", "d"), d="id long")
