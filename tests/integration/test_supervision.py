@@ -369,6 +369,21 @@ def test_an_operator_that_spark_cannot_build_is_told_with_its_line(
         pipeline.run(spark, str(tmp_path / "home"))
 
 
+def test_an_output_mode_that_cannot_be_is_told_with_those_that_can(
+    spark: SparkSession, bench: Bench, tmp_path: Path
+) -> None:
+    pipeline = chain(bench)
+
+    @pipeline.operator
+    def doomed(numbers: DataFrame) -> DataFrame:
+        return numbers.groupBy("key").count()
+
+    bench.collect(pipeline, "doomed")
+    told = r"doomed cannot run with mode='append': .* With `mode='update'` or `mode='complete'` in its declaration"
+    with pytest.raises(PipelineError, match=told):
+        pipeline.run(spark, str(tmp_path / "home"))
+
+
 def test_a_sink_that_leaves_the_program_fails_like_any_other(
     spark: SparkSession, bench: Bench, tmp_path: Path
 ) -> None:

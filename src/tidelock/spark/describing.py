@@ -164,16 +164,26 @@ def _feedback_schema(operator: str, declared: str) -> StructType:
 
 
 def _check_mode(stream: DataFrame, node: Node) -> None:
+    refusal = _refusal(stream, node.mode)
+    if refusal is None:
+        return
+    others = [f"`mode={mode!r}`" for mode in _MODES if mode != node.mode and _refusal(stream, mode) is None]
+    hint = f". With {' or '.join(others)} in its declaration it can" if others else ""
+    told = _first_line(refusal).rstrip(".")
+    raise PipelineError(f"operator {node.name} cannot run with mode={node.mode!r}: {told}{hint}") from refusal
+
+
+def _refusal(stream: DataFrame, mode: str) -> PySparkException | None:
+    """Why Spark does not run a stream with this output mode; None if it does."""
     frame: Any = stream
     jvm: Any = stream.sparkSession.sparkContext._jvm
-    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, _MODES[node.mode])()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    java_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, _MODES[mode])()
     try:
-        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
-    except PySparkException as error:
-        raise PipelineError(
-            f"operator {node.name} cannot run with mode={node.mode!r}: {_first_line(error)}"
-        ) from error
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), java_mode)
+    except PySparkException as refusal:
+        return refusal
+    return None
 
 
 def _check_storable(stream: DataFrame, node: Node) -> None:
