@@ -299,8 +299,8 @@ def summary(variant: str, times: list[tuple[float, float]]) -> dict[str, Any]:
 
 
 def has_snapshot(home: Path, epoch: int) -> bool:
+    from tidelock.home.home import Home
     from tidelock.log import EpochLog
-    from tidelock.runtime.home import Home
 
     (name,) = operator_names(1)
     return any(covers.last == epoch for covers in EpochLog.open(Home(f"{home}/state").snapshots(name)).ranges())
@@ -308,7 +308,7 @@ def has_snapshot(home: Path, epoch: int) -> bool:
 
 def taken_again(home: Path) -> list[int]:
     """How many epochs were taken again after each loss of state."""
-    from tidelock.runtime.home import Home
+    from tidelock.home.home import Home
 
     lost = [event["text"] for event in Home(f"{home}/state").events() if event["kind"] == "state lost"]
     words = [text.rpartition("epochs ")[2].split() for text in lost]

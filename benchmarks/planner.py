@@ -279,10 +279,10 @@ def _ratio(points: list[dict[str, Any]], what: str) -> float | None:
 
 
 def _pipeline(spark: Any, folder: Path, make: Callable[[Path], Any], failures: int) -> dict[str, Any]:
+    from tidelock.measuring.profiling import profile
     from tidelock.planning.document import read_model
     from tidelock.planning.pipelines import costs_of
-    from tidelock.runtime.planning import Planner
-    from tidelock.runtime.profiling import profile
+    from tidelock.preparing.planner import Planner
     from tidelock.topology import Plan
 
     switches = folder / "switches"

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.contract.log_store_contract import SCHEMA, covers, publish
 
+from tidelock.following.follower import Follower, Instruction
 from tidelock.log import EpochLog, LogWriter, Retention
-from tidelock.log.following import Follower, Instruction
 
 
 class Clock:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 import tidelock.placing
-from tidelock.runtime.home import Home
+from tidelock.home.home import Home
 
 _SIZE = "32m"
 _FILES = 4000

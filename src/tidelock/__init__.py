@@ -23,15 +23,15 @@ from tidelock.errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelock.cache import aggregates
+    from tidelock.caching.reading import cached_state
     from tidelock.log import EpochLog, Retention
-    from tidelock.runtime.cached_reading import cached_state
-    from tidelock.runtime.pipeline import Pipeline
-    from tidelock.spark.keyed import keyed
-    from tidelock.spark.reading import read_log, read_logs
-    from tidelock.spark.session import SETTINGS, session
-    from tidelock.spark.sink import write_log
-    from tidelock.spark.topics import kafka_records
-    from tidelock.state import aggregates
+    from tidelock.running.pipeline import Pipeline
+    from tidelock.spark.connector.reading import read_log, read_logs
+    from tidelock.spark.processes.session import SETTINGS, session
+    from tidelock.spark.segments.keyed import keyed
+    from tidelock.spark.sinks.log import write_log
+    from tidelock.spark.topics.topics import kafka_records
 
 __all__ = [
     "SETTINGS",
@@ -61,17 +61,17 @@ __all__ = [
 
 _HOMES = {
     "EpochLog": "tidelock.log",
-    "Pipeline": "tidelock.runtime.pipeline",
+    "Pipeline": "tidelock.running.pipeline",
     "Retention": "tidelock.log",
-    "SETTINGS": "tidelock.spark.session",
-    "aggregates": "tidelock.state",
-    "cached_state": "tidelock.runtime.cached_reading",
-    "kafka_records": "tidelock.spark.topics",
-    "keyed": "tidelock.spark.keyed",
-    "read_log": "tidelock.spark.reading",
-    "read_logs": "tidelock.spark.reading",
-    "session": "tidelock.spark.session",
-    "write_log": "tidelock.spark.sink",
+    "SETTINGS": "tidelock.spark.processes.session",
+    "aggregates": "tidelock.cache",
+    "cached_state": "tidelock.caching.reading",
+    "kafka_records": "tidelock.spark.topics.topics",
+    "keyed": "tidelock.spark.segments.keyed",
+    "read_log": "tidelock.spark.connector.reading",
+    "read_logs": "tidelock.spark.connector.reading",
+    "session": "tidelock.spark.processes.session",
+    "write_log": "tidelock.spark.sinks.log",
 }
 
 

@@ -19,7 +19,7 @@ common path does, then the one that was given last.
 What others say, servers and Spark and the user's own code, may hold a password. So whoever passes their words on
 lets them through `redacted`: `told` says an error in our words, `cause` whether it may be seen behind ours.
 
-Spark's Python processes are told by their environment: `tidelock.spark.worker_environment`. Thread-safe.
+Spark's Python processes are told by their environment: `tidelock.spark.processes.worker_environment`. Thread-safe.
 """
 
 from __future__ import annotations

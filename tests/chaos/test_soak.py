@@ -26,8 +26,8 @@ from tests.redis_servers import RedisServer, RedisServers
 from tests.waiting import eventually
 
 from tidelock.cli.demo.leash import kill_session
-from tidelock.runtime.home import Home
-from tidelock.runtime.status import status
+from tidelock.home.home import Home
+from tidelock.running.status import status
 
 SECONDS = float(os.environ.get("TIDELOCK_SOAK_SECONDS", "600"))
 EPOCHS = 400

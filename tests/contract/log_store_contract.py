@@ -20,11 +20,11 @@ from tests.waiting import eventually
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError, UnsupportedFormat
+from tidelock.following.follower import Follower, Instruction
+from tidelock.following.rounds import Reading, Rounds
 from tidelock.log import EpochLog, LogWriter, Retention, WindowError, open_store
 from tidelock.log.entry import Manifest, Part
-from tidelock.log.following import Follower, Instruction
 from tidelock.log.parts import write_batches
-from tidelock.log.rounds import Reading, Rounds
 from tidelock.log.sealed import seal
 from tidelock.log.store import LogStore
 

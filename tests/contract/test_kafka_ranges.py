@@ -22,7 +22,7 @@ from tidelock.kafka.location import parse_servers
 from tidelock.kafka.ranges import read_range
 from tidelock.log import EpochLog
 from tidelock.log.json_records import describe_columns
-from tidelock.spark.topic_source import TopicStream
+from tidelock.spark.topics.source import TopicStream
 
 
 @pytest.fixture

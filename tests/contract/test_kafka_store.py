@@ -37,8 +37,10 @@ from tidelock.epochs import Epoch  # noqa: E402
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError  # noqa: E402
 from tidelock.kafka.brokers import connect  # noqa: E402
 from tidelock.kafka.location import parse  # noqa: E402
-from tidelock.log import EpochLog, LogWriter, kafka_replica, kafka_state, kafka_store, open_store  # noqa: E402
-from tidelock.log.kafka_replica import Replica, replica  # noqa: E402
+from tidelock.log import EpochLog, LogWriter, open_store  # noqa: E402
+from tidelock.log.stores import kafka as kafka_store  # noqa: E402
+from tidelock.log.stores import kafka_replica, kafka_state  # noqa: E402
+from tidelock.log.stores.kafka_replica import Replica, replica  # noqa: E402
 
 
 class TestKafkaStore(LogStoreContract):
@@ -110,8 +112,8 @@ def test_the_package_is_loaded_with_the_first_log_only() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("tidelock.kafka.")]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("kafka_store", "kafka_replica"):
-        monkeypatch.delitem(sys.modules, f"tidelock.log.{name}", raising=False)
+    for name in ("kafka", "kafka_replica"):
+        monkeypatch.delitem(sys.modules, f"tidelock.log.stores.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(PipelineError, match=r"pip install .tidelock\[kafka\]"):
         open_store("kafka://localhost/log")

@@ -32,8 +32,8 @@ from tidelock.epochs import Epoch  # noqa: E402
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError  # noqa: E402
 from tidelock.log import EpochLog, LogWriter, open_store  # noqa: E402
 from tidelock.log.entry import Manifest  # noqa: E402
-from tidelock.log.redis_scripts import FINISH_STAGED, PUBLISH, TAKE_OVER  # noqa: E402
-from tidelock.log.redis_store import RedisStore  # noqa: E402
+from tidelock.log.stores.redis import RedisStore  # noqa: E402
+from tidelock.log.stores.redis_scripts import FINISH_STAGED, PUBLISH, TAKE_OVER  # noqa: E402
 
 SECRET = "geheim-4711"
 MEGABYTE = 1 << 17
@@ -97,7 +97,7 @@ def test_the_package_is_loaded_with_the_first_log_only() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("tidelock.redis.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "tidelock.log.redis_store", raising=False)
+    monkeypatch.delitem(sys.modules, "tidelock.log.stores.redis", raising=False)
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(PipelineError, match=r"pip install .tidelock\[redis\]"):
         open_store("redis://localhost/0/log")

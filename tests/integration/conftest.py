@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.integration.streams import Place
 
 import tidelock
-from tidelock.runtime.run import Run
+from tidelock.running.run import Run
 
 WORKERS = Path(__file__).parent / "workers"
 """What Spark's Python processes have on their path beside what they have anyway."""

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.integration.streams import NOW, Place, finish
 
 import tidelock
-from tidelock.runtime.home import Home
-from tidelock.runtime.preparing import PlanLike, prepare, settle
-from tidelock.spark.batches import OpenGate
+from tidelock.home.home import Home
+from tidelock.preparing.preparation import PlanLike, prepare, settle
+from tidelock.spark.query.batches import OpenGate
 
 Rows = dict[int, list[tuple[Any, ...]]]
 _ADAPTIVE = "spark.sql.adaptive.enabled"

@@ -22,9 +22,9 @@ from tidelock.alignment.machine import State
 from tidelock.cli import main
 from tidelock.coordination import open_tree
 from tidelock.errors import BatchFailed, PipelineError
-from tidelock.log.merging import BEHIND
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
+from tidelock.following.merging import BEHIND
+from tidelock.home.home import Home
+from tidelock.running.run import Run
 
 EACH = "100 milliseconds"
 SLOWLY = "30 seconds"

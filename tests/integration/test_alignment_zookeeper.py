@@ -14,8 +14,8 @@ from tests.zookeeper_servers import ZooKeeperServers
 import tidelock
 from tidelock.alignment.directory import Directory
 from tidelock.coordination import open_tree
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
+from tidelock.home.home import Home
+from tidelock.running.run import Run
 
 
 @pytest.mark.chaos

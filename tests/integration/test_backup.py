@@ -14,12 +14,12 @@ from tests.integration.streams import NOW, Place, finish
 from tests.waiting import eventually
 
 import tidelock
-from tidelock.runtime.backup import Backup, position
-from tidelock.runtime.home import Home, Record, SegmentRecord
-from tidelock.runtime.restore import restore
-from tidelock.spark.batches import OpenGate
-from tidelock.spark.queries import start_query
-from tidelock.spark.sinks import DeliverySink, FileSink
+from tidelock.backup.backup import Backup, position
+from tidelock.backup.restore import restore
+from tidelock.home.home import Home, Record, SegmentRecord
+from tidelock.spark.query.batches import OpenGate
+from tidelock.spark.query.queries import start_query
+from tidelock.spark.sinks.files import DeliverySink, FileSink
 
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state."
 EPOCHS = 8

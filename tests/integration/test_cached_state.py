@@ -20,11 +20,11 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock import aggregates as A
+from tidelock.backup.backup import Backup
+from tidelock.backup.restore import restore
 from tidelock.errors import PipelineError, SchemaMismatch
-from tidelock.runtime.backup import Backup
-from tidelock.runtime.home import Home
-from tidelock.runtime.restore import restore
-from tidelock.runtime.run import Run
+from tidelock.home.home import Home
+from tidelock.running.run import Run
 
 EPOCHS = 8
 ROWS = 12

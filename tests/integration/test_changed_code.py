@@ -17,12 +17,12 @@ from tests.integration.streams import Place
 
 from tidelock.errors import PipelineError, SchemaMismatch
 from tidelock.fingerprint.nodes import Meaning, NodePrint, judge
-from tidelock.runtime.changed_code import node_prints
-from tidelock.runtime.home import Home
-from tidelock.runtime.loading import load
-from tidelock.runtime.pipeline import Pipeline
-from tidelock.runtime.preparing import prepare, settle
-from tidelock.spark.describing import describe_nodes
+from tidelock.home.home import Home
+from tidelock.pipeline.declaration import Declaration
+from tidelock.pipeline.loading import load
+from tidelock.preparing.changed_code import node_prints
+from tidelock.preparing.preparation import prepare, settle
+from tidelock.spark.segments.describing import describe_nodes
 from tidelock.topology import Kind
 
 PAYMENTS = """
@@ -78,7 +78,7 @@ class Office:
         self.home = Home(folder / "home")
         (folder / "input").mkdir()
 
-    def program(self, text: str) -> Pipeline:
+    def program(self, text: str) -> Declaration:
         place = self.folder / f"program{len([*self.folder.iterdir()])}"
         place.mkdir()
         text = text.replace("INPUT", repr(str(self.folder / "input")))
@@ -282,7 +282,7 @@ def test_an_edit_of_a_random_pipeline_is_noticed_where_it_is(place: Place) -> No
         assert judged(before, printed(place.spark, pipeline)) == {chosen: meaning}, f"seed {seed}"
 
 
-def printed(spark: SparkSession, pipeline: Pipeline) -> dict[str, NodePrint]:
+def printed(spark: SparkSession, pipeline: Declaration) -> dict[str, NodePrint]:
     topology = pipeline.topology()
     return node_prints(pipeline, topology, describe_nodes(spark, topology, pipeline.functions))
 

@@ -14,7 +14,7 @@ from tests.integration.test_plans import PROVIDER, ROCKS
 
 import tidelock
 from tidelock.errors import PipelineError, UnsupportedFormat
-from tidelock.spark.checkpoint import Checkpoint
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
 
 STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"

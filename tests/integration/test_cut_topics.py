@@ -30,7 +30,7 @@ from tidelock.kafka.location import parse_servers
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.json_records import describe_columns
-from tidelock.runtime.run import Run
+from tidelock.running.run import Run
 
 
 class Topic:

@@ -18,11 +18,11 @@ from tests.integration.streams import Place, collect
 from tests.integration.test_loops import EDGES_PER_EPOCH, EXAMPLE
 
 import tidelock
+from tidelock.home.home import Home
 from tidelock.log import EpochLog
-from tidelock.runtime.home import Home
-from tidelock.runtime.loading import load
-from tidelock.spark.checkpoint import Checkpoint
-from tidelock.spark.sinks import FunctionSink
+from tidelock.pipeline.loading import load
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
+from tidelock.spark.sinks.files import FunctionSink
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 EACH = "100 milliseconds"

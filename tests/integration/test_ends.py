@@ -17,8 +17,8 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock.cli.demo.leash import kill_session, session_members
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
+from tidelock.home.home import Home
+from tidelock.running.run import Run
 
 PATIENCE = 240.0
 JOB = """
@@ -49,8 +49,8 @@ def test_a_backup_that_hangs_does_not_hold_up_the_end(
         hangs.set()
         hanging.wait()
 
-    monkeypatch.setattr("tidelock.runtime.backup.Backup.copy", hang)
-    monkeypatch.setattr("tidelock.runtime.run._LAST_COPY", 0.1)
+    monkeypatch.setattr("tidelock.backup.backup.Backup.copy", hang)
+    monkeypatch.setattr("tidelock.running.run._LAST_COPY", 0.1)
     pipeline = tidelock.Pipeline("kept", epoch="200 milliseconds")
 
     @pipeline.source

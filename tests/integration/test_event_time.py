@@ -18,7 +18,8 @@ from tests.integration.streams import Place, collect, without_empty_batches
 
 import tidelock
 from tidelock.errors import PipelineError
-from tidelock.spark import queries, watermark
+from tidelock.spark.connector import watermark
+from tidelock.spark.query import queries
 
 ZERO = datetime(2024, 1, 1, tzinfo=UTC)
 EPOCHS = 12

@@ -13,9 +13,9 @@ from tests.power_cut import Disk
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import Fenced
-from tidelock.spark.batches import Work
-from tidelock.spark.filesystem import Folder
-from tidelock.spark.sinks import FileSink
+from tidelock.spark.checkpoint.filesystem import Folder
+from tidelock.spark.query.batches import Work
+from tidelock.spark.sinks.files import FileSink
 
 WORK = Work(EpochRange.single(Epoch(3)), (), ({"offset": 7},), "query", 3)
 ROWS = 20

@@ -19,12 +19,12 @@ from tests.small_disks import Disk, MountedDisk, PretendedDisk, small_disk
 from tests.waiting import eventually
 
 import tidelock
-import tidelock.spark.checkpoint
+import tidelock.spark.checkpoint.checkpoint
 from tidelock.cli import main
 from tidelock.errors import BackendUnavailable
-from tidelock.runtime.events import Event
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
+from tidelock.home.events import Event
+from tidelock.home.home import Home
+from tidelock.running.run import Run
 
 ROWS = 5
 HALF = 3
@@ -118,8 +118,8 @@ def test_a_drain_waits_for_room(place: Place, monkeypatch: pytest.MonkeyPatch) -
 
     drain = full_at_first("drain", Home.drain)
     monkeypatch.setattr(Home, "drain", lambda home, now: drain(home, now) if now else None)
-    put_file = full_at_first("epoch", tidelock.spark.checkpoint.put_file)
-    monkeypatch.setattr(tidelock.spark.checkpoint, "put_file", put_file)
+    put_file = full_at_first("epoch", tidelock.spark.checkpoint.checkpoint.put_file)
+    monkeypatch.setattr(tidelock.spark.checkpoint.checkpoint, "put_file", put_file)
     compare(place, WINDOWS, ["each"], [FIRST])
     assert min(asked["drain"], asked["epoch"]) > 2, "both were asked for again"
     assert Counter(event["kind"] for event in Home(place.home / "each").events())["run ended"] == 1

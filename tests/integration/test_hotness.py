@@ -16,8 +16,8 @@ from tests.waiting import eventually
 import tidelock
 from tidelock.cli.command import main
 from tidelock.log import EpochLog
-from tidelock.runtime.loading import load
-from tidelock.runtime.run import Run
+from tidelock.pipeline.loading import load
+from tidelock.running.run import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hotness"
 SETTINGS = {"INTERVAL": "1", "THROUGHPUT": "40", "PARALLELISM": "2", "ISSUES": "10", "PULL_REQUESTS": "5"}

@@ -30,8 +30,8 @@ from tidelock.cli.demo.leash import kill_session
 from tidelock.errors import PipelineError
 from tidelock.kafka.brokers import MissingTopic, connect
 from tidelock.kafka.location import parse_servers
-from tidelock.runtime.run import Run
-from tidelock.spark.topic_sink import TopicSink
+from tidelock.running.run import Run
+from tidelock.spark.sinks.topic import TopicSink
 
 ROOT = Path(__file__).parents[2]
 RECORDS, EPOCHS = 1000, 20

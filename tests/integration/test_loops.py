@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from tests.integration import faults
 
-from tidelock.runtime.home import Home
-from tidelock.runtime.loading import load
-from tidelock.spark.sinks import FunctionSink
+from tidelock.home.home import Home
+from tidelock.pipeline.loading import load
+from tidelock.spark.sinks.files import FunctionSink
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "components.py"
 EPOCHS, EDGES_PER_EPOCH, EDGES = 9, 4, 20

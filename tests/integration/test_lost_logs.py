@@ -17,9 +17,9 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock.errors import BatchFailed
+from tidelock.home.home import Home
 from tidelock.log import EpochLog
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
+from tidelock.running.run import Run
 
 ROWS = 5
 

@@ -11,7 +11,7 @@ from tests.integration.pipelines import Bench
 from tests.integration.streams import Place
 
 import tidelock
-from tidelock.runtime.home import Home
+from tidelock.home.home import Home
 
 ROWS = 4
 LEFT, RIGHT, EPOCHS = 6, 2, 8

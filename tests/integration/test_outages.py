@@ -17,9 +17,9 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock.errors import BackendUnavailable, BatchFailed
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
-from tidelock.runtime.status import status
+from tidelock.home.home import Home
+from tidelock.running.run import Run
+from tidelock.running.status import status
 
 ROWS = 5
 HALF = 3

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructType
 
 from tidelock.fingerprint.code import value_fingerprint
 from tidelock.fingerprint.nodes import NodePrint
-from tidelock.spark.plan_prints import plan_print, stand_in
+from tidelock.spark.plans.prints import plan_print, stand_in
 
 Operator = Callable[..., DataFrame]
 

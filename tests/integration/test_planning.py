@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from tests.integration.streams import Place
 
 import tidelock
+from tidelock.home.home import Home
+from tidelock.measuring.profiling import Number, history, profile
 from tidelock.planning.document import read_model
-from tidelock.runtime.home import Home
-from tidelock.runtime.planning import Planner
-from tidelock.runtime.profiling import Number, history, profile
+from tidelock.preparing.planner import Planner
 
 ROWS = 1000
 

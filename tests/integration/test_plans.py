@@ -15,8 +15,8 @@ from tests.integration.pipelines import Bench, appended, present
 from tests.integration.streams import Place, collect, without_empty_batches
 
 import tidelock
-from tidelock.spark.plan_prints import stand_in
-from tidelock.spark.plans import examine
+from tidelock.spark.plans.plans import examine
+from tidelock.spark.plans.prints import stand_in
 from tidelock.topology import Traits
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"

@@ -18,9 +18,9 @@ from tests.waiting import PATIENCE, eventually
 
 import tidelock
 from tidelock.errors import PipelineError
+from tidelock.home.home import Home
 from tidelock.log import EpochLog
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
+from tidelock.running.run import Run
 
 EPOCHS = 6
 ROWS = 5

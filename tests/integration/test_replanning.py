@@ -18,15 +18,15 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock import aggregates
+from tidelock.backup.backup import Backup
+from tidelock.backup.restore import restore
 from tidelock.errors import PipelineError, PlanError
+from tidelock.home.home import Home
 from tidelock.log import EpochLog
-from tidelock.runtime import replanning
-from tidelock.runtime.backup import Backup
-from tidelock.runtime.home import Home
-from tidelock.runtime.replanning import Replanned, replan
-from tidelock.runtime.restore import restore
-from tidelock.runtime.status import status
-from tidelock.spark.checkpoint import Checkpoint
+from tidelock.replanning import replanning
+from tidelock.replanning.replanning import Replanned, replan
+from tidelock.running.status import status
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
 
 EPOCHS, ROWS = 7, 6
 EACH = "200 milliseconds"

@@ -17,7 +17,7 @@ import pytest
 from tests.waiting import eventually
 
 from tidelock.cli.demo.leash import kill_session, session_members
-from tidelock.runtime.home import Home
+from tidelock.home.home import Home
 
 PATIENCE = 240.0
 _SLOW = "interval too short"

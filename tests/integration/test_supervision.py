@@ -18,10 +18,10 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock.errors import BatchFailed, PipelineError
+from tidelock.home.home import Home
 from tidelock.log import EpochLog
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
-from tidelock.runtime.status import status
+from tidelock.running.run import Run
+from tidelock.running.status import status
 
 EPOCHS = 8
 ROWS = 5

@@ -14,9 +14,9 @@ from tests.integration.pipelines import Bench, present
 from tests.integration.streams import Place
 
 import tidelock
-from tidelock.runtime.home import Home
-from tidelock.runtime.run import Run
-from tidelock.runtime.status import status
+from tidelock.home.home import Home
+from tidelock.running.run import Run
+from tidelock.running.status import status
 
 EPOCHS = 12
 ROWS = 5

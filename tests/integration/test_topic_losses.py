@@ -17,7 +17,7 @@ from tests.kafka_topics import Topic
 
 import tidelock
 from tidelock.errors import BatchFailed
-from tidelock.runtime.home import Home
+from tidelock.home.home import Home
 
 
 class Reader:

@@ -11,8 +11,8 @@ from tests.integration.streams import Place
 from tests.integration.test_lost_logs import Sums
 
 import tidelock
-from tidelock.runtime.home import Home
-from tidelock.spark.checkpoint import Checkpoint
+from tidelock.home.home import Home
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.chaos  # `test_mending_checkpoints.py` has the rules, without Spark
 

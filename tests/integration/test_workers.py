@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from tidelock.spark.worker_daemon import MODULE
+from tidelock.spark.processes.worker_daemon import MODULE
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -47,7 +47,15 @@ def looked_at(folder: Path) -> Callable[[Batches], Batches]:
             {
                 "pid": [os.getpid()],
                 "parent": [Path(f"/proc/{os.getppid()}/cmdline").read_text()],
-                "ready": [{"pandas", "pyspark.worker", "tidelock.spark.keyed", "tidelock.spark.source"} <= known],
+                "ready": [
+                    {
+                        "pandas",
+                        "pyspark.worker",
+                        "tidelock.spark.segments.keyed",
+                        "tidelock.spark.connector.source",
+                    }
+                    <= known
+                ],
                 "stores": ["away_store" in known],
                 "drawn": [float(np.random.rand())],
             }

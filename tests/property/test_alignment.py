@@ -1,8 +1,9 @@
 """The alignment protocol as a whole: jobs, subjects and coordinators that crash, restart, and read late or twice.
 
 Nothing here is faked but Spark, the network and the disk: jobs decide with `Follower`, keep the machine's document
-as `runtime.aligning` does, and coordinators go by `next_command`. What survives a crash of a job is what is kept
-on disk by a real one: its document, the batch that it has planned and the position that it has committed.
+as `running.neighbours.aligning` does, and coordinators go by `next_command`. What survives a crash of a job is
+what is kept on disk by a real one: its document, the batch that it has planned and the position that it has
+committed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tidelock.alignment.machine import (
     Unknown,
     next_command,
 )
-from tidelock.log.merging import BEHIND, ahead
+from tidelock.following.merging import BEHIND, ahead
 from tidelock.log.sealed import unseal
 
 INTERVAL, PATIENCE = 1.0, 10.0

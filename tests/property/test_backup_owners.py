@@ -28,16 +28,16 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from tests.unit.runtime.backup_job import Job
+from tests.unit.backup.backup_job import Job
 
+from tidelock.backup import generations as backup_generations
+from tidelock.backup.backup import Backup
+from tidelock.backup.generations import ancestors, copied_record, read_claims
+from tidelock.backup.owners import newest
+from tidelock.backup.restore import restore
+from tidelock.backup.store import BackupStore
 from tidelock.errors import Fenced, TidelockError
-from tidelock.runtime import backup_generations
-from tidelock.runtime.backup import Backup
-from tidelock.runtime.backup_generations import ancestors, copied_record, read_claims
-from tidelock.runtime.backup_owners import newest
-from tidelock.runtime.backup_store import BackupStore
-from tidelock.runtime.home import Home, Record
-from tidelock.runtime.restore import restore
+from tidelock.home.home import Home, Record
 
 OPERATIONS = ("read", "sizes", "folders", "write", "upload", "remove", "remove_folder")
 WAIT = 60

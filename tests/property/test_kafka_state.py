@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelock.log.kafka_state import DONE, Record, State
+from tidelock.log.stores.kafka_state import DONE, Record, State
 
 CLIENTS = st.sampled_from("abc")
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.memory_logs import MemoryLog
 
-from tidelock.log import meetings
-from tidelock.log.meetings import Meetings
-from tidelock.log.merging import Position, newer
+from tidelock.following import meetings
+from tidelock.following.meetings import Meetings
+from tidelock.following.merging import Position, newer
 
 JOBS = 3
 jobs = st.integers(0, JOBS - 1)

@@ -14,14 +14,14 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.runtime.backup_job import INPUTS, Job
-from tests.unit.runtime.lost_logs import contents, lose, lose_entries, positions, started_again
+from tests.unit.backup.backup_job import INPUTS, Job
+from tests.unit.mending.lost_logs import contents, lose, lose_entries, positions, started_again
 
+from tidelock.home.home import Home
+from tidelock.mending.logs import FoundLog
+from tidelock.mending.mending import mend
 from tidelock.recovery import Unrecoverable
-from tidelock.runtime.home import Home
-from tidelock.runtime.mending import mend
-from tidelock.runtime.mending_logs import FoundLog
-from tidelock.spark import checkpoint
+from tidelock.spark.checkpoint import checkpoint
 
 STEPS = st.lists(st.tuples(st.sampled_from(list(INPUTS)), st.booleans()), max_size=40)
 """Segments that do a batch, and whether they live long enough to commit it."""

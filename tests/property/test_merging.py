@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidelock.log.merging import BEHIND, MOST, Pace, Waiting, next_position, silent
+from tidelock.following.merging import BEHIND, MOST, Pace, Waiting, next_position, silent
 
 NAMES = "abc"
 

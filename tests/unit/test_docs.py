@@ -59,7 +59,7 @@ def test_every_public_name_is_explained(name: str) -> None:
 
 
 def test_every_option_of_the_source_is_explained() -> None:
-    from tidelock.spark.options import _KNOWN
+    from tidelock.spark.connector.options import _KNOWN
 
     page = _read("docs/reading-and-writing.md")
     assert not [option for option in _KNOWN if f"`{option}`" not in page]

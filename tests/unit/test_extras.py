@@ -17,14 +17,14 @@ WITH_EXTRAS = {  # the modules that an extra is imported by, and nobody imports 
     "tidelock.kafka.errors",
     "tidelock.kafka.ranges",
     "tidelock.kafka.topics",
-    "tidelock.log.kafka_replica",
-    "tidelock.log.kafka_store",
-    "tidelock.log.redis_store",
+    "tidelock.log.stores.kafka_replica",
+    "tidelock.log.stores.kafka",
+    "tidelock.log.stores.redis",
     "tidelock.redis.conversation",
     "tidelock.redis.sending",
     "tidelock.redis.server",
-    "tidelock.spark.topic_sink",
-    "tidelock.spark.topic_source",
+    "tidelock.spark.sinks.topic",
+    "tidelock.spark.topics.source",
 }
 NOT_IMPORTED = {"tidelock.__main__", "tidelock.cli.demo.trending"}  # programs
 HIDE = """
@@ -63,7 +63,13 @@ def test_no_module_needs_an_extra_unless_it_is_there_for_it() -> None:
 
 def test_nothing_of_an_extra_is_loaded_although_it_is_there() -> None:
     # `tidelock` and its command line, and what Spark's Python processes get ready with.
-    wanted = ["tidelock", "tidelock.cli", "tidelock.cli.run", "tidelock.runtime.run", "tidelock.spark.source"]
+    wanted = [
+        "tidelock",
+        "tidelock.cli",
+        "tidelock.cli.commands.run",
+        "tidelock.running.run",
+        "tidelock.spark.connector.source",
+    ]
     code = f"""
 import importlib, sys
 for name in {wanted}: importlib.import_module(name)
@@ -100,8 +106,8 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
 import tidelock
 from tidelock.coordination import open_tree
 from tidelock.log import open_store
-from tidelock.spark.avro import AvroRecords
-from tidelock.state.store import CellStore
+from tidelock.spark.topics.avro import AvroRecords
+from tidelock.cache.store import CellStore
 for use in {[use for _, use in USES]}:
     try:
         eval(use)

@@ -34,9 +34,9 @@ from typing import Any
 
 from tidelock.alignment.witnesses import Note, leave_note, note_of, recalls_after
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.following.merging import Pace, Position, Waiting, next_position, silent
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Watermark
-from tidelock.log.merging import Pace, Position, Waiting, next_position, silent
 from tidelock.log.window import InputRange
 
 _AT = "combined"

@@ -12,12 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
-from tidelock.cli.alignment_commands import add_alignment
-from tidelock.cli.backup_commands import add_backups
+from tidelock.cli.arguments.alignment import add_alignment
+from tidelock.cli.arguments.backups import add_backups
+from tidelock.cli.arguments.pipelines import add_pipelines
+from tidelock.cli.arguments.planning import add_planning
 from tidelock.cli.exits import exit_code
 from tidelock.cli.options import Commands, add, at_least
-from tidelock.cli.pipeline_commands import add_pipelines
-from tidelock.cli.planning_commands import add_planning
 from tidelock.credentials import FILE, PASSWORDS, has_password
 from tidelock.urls import masked
 
@@ -112,13 +112,13 @@ def _add_log(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from tidelock.cli.log_show import show
+    from tidelock.cli.commands.log_show import show
 
     return show(args)
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from tidelock.cli.log_verify import verify
+    from tidelock.cli.commands.log_verify import verify
 
     return verify(args)
 

@@ -12,6 +12,8 @@ from tidelock.planning.rounding import MAX_BATCH
 from tidelock.topology.names import EVERY
 
 Commands = argparse._SubParsersAction  # argparse has no public name for it
+SAMPLE = 6
+"""How many epochs a profile looks at one by one, if nothing else is said."""
 
 
 def add(commands: Commands[Any], name: str, says: str) -> argparse.ArgumentParser:

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidelock.cli.java import check_java
-from tidelock.spark.failures import is_gone, keep_loss_short, told_if_gone, told_shortly
 from tidelock.spark.frames import SparkSession
-from tidelock.spark.session import session
+from tidelock.spark.processes.session import session
+from tidelock.spark.query.failures import is_gone, keep_loss_short, told_if_gone, told_shortly
 
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 

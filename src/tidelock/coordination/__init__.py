@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidelock.backends import Registry
 from tidelock.coordination.embedded import EmbeddedTree
 from tidelock.coordination.errors import (
     BadVersion,
@@ -22,7 +23,6 @@ from tidelock.coordination.errors import (
 from tidelock.coordination.lease import Lease
 from tidelock.coordination.tree import Event, EventKind, Node, Tree, Watch
 from tidelock.errors import PipelineError
-from tidelock.extras import check_url
 
 __all__ = [
     "BadVersion",
@@ -45,19 +45,14 @@ __all__ = [
 ]
 
 
-def _zookeeper(url: str) -> Callable[[float], Tree]:
-    """A place on ZooKeeper; the package for it is loaded with the first one."""
-    check_url(url)
-    from tidelock.coordination.zookeeper import ZooKeeperTree
-
-    return ZooKeeperTree.at(url)
-
-
-_BACKENDS: dict[str, Callable[[str], Callable[[float], Tree]]] = {
-    "embedded": EmbeddedTree.at,
-    "zookeeper": _zookeeper,
-}
-"""By scheme: what reads a URL, and gives what opens the tree there."""
+_TREES: Registry[Callable[[float], Tree]] = Registry(
+    "tidelock.trees",
+    {
+        "embedded": "tidelock.coordination.embedded:EmbeddedTree.at",
+        "zookeeper": "tidelock.coordination.zookeeper:ZooKeeperTree.at",
+    },
+)
+"""What reads a URL, and gives what opens the tree there."""
 
 
 def open_tree(url: str, *, session_timeout: float = 10.0) -> Tree:
@@ -84,9 +79,10 @@ def check_tree_url(url: str) -> None:
 
 def _placed(url: str) -> Callable[[float], Tree]:
     scheme, colon, _ = url.partition(":")
-    if not colon or scheme not in _BACKENDS:
-        known = ", ".join(f"{name}:" for name in sorted(_BACKENDS))
+    backend = _TREES.find(url) if colon else None
+    if backend is None:
+        known = ", ".join(f"{name}:" for name in _TREES.schemes())
         # What follows the scheme may hold a password.
         shown = f"{scheme}://..." if "@" in url else url
         raise PipelineError(f"no coordination backend for {shown!r}: use one of {known}")
-    return _BACKENDS[scheme](url)
+    return backend(url)

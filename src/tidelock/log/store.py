@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from tidelock.backends import Registry
 from tidelock.epochs import EpochRange
 from tidelock.errors import BackendUnavailable, Fenced, PipelineError
 from tidelock.urls import directory, located, masked, split
@@ -164,14 +165,24 @@ def part_gone(shown: str, name: str, covers: EpochRange) -> BackendUnavailable:
     )
 
 
-Factory = Callable[[str], LogStore]
+_STORES: Registry[LogStore] = Registry(
+    "tidelock.logs",
+    {
+        "file": "tidelock.log.stores.files:FileStore",
+        "kafka": "tidelock.log.stores.kafka:KafkaStore",
+        "kafkas": "tidelock.log.stores.kafka:KafkaStore",
+        "redis": "tidelock.log.stores.redis:RedisStore",
+        "rediss": "tidelock.log.stores.redis:RedisStore",
+    },
+)
 
-_factories: dict[str, Factory] = {}
 
+def register_store(scheme: str, factory: Callable[[str], LogStore]) -> None:
+    """Let ``factory`` open the URLs of ``scheme`` in this process.
 
-def register_store(scheme: str, factory: Factory) -> None:
-    """Make ``factory`` answer for URLs of ``scheme``."""
-    _factories[scheme] = factory
+    Spark's workers do not hear of it; a store that they shall use is declared as an entry point of its package.
+    """
+    _STORES.register(scheme, factory)
 
 
 def join_url(base: str, name: str) -> str:
@@ -221,11 +232,11 @@ def open_store(url: str) -> LogStore:
     """The store that ``url`` names; a plain path means ``file:``.
 
     Raises:
-        PipelineError: no backend answers for the URL's scheme.
+        PipelineError: no backend answers for the URL's scheme, or what it needs is not installed.
     """
     url = located(url)
-    scheme = url.partition(":")[0]
-    if scheme not in _factories:
-        known = ", ".join(f"{name}:" for name in sorted(_factories))
+    factory = _STORES.find(url)
+    if factory is None:
+        known = ", ".join(f"{name}:" for name in _STORES.schemes())
         raise PipelineError(f"no log store for {masked(url)!r}: the scheme must be one of {known}")
-    return _factories[scheme](url)
+    return factory(url)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tidelock.errors import BackendUnavailable
-from tidelock.log.files import FileStore
 from tidelock.log.store import LogStore, register_store
+from tidelock.log.stores.files import FileStore
 
 
 def _answering(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.cli.conftest import COLUMNS
 
 from tidelock import EpochLog
-from tidelock.runtime.home import Home, Record, SegmentRecord
+from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.topology import Cutting, Kind, Node, Plan, Topology, connect, cut
 
 

@@ -11,7 +11,7 @@ from tidelock.cli.demo.children import Child, ChildFailed
 from tidelock.cli.demo.progress import SegmentView, Watch
 from tidelock.cli.demo.settings import Settings
 from tidelock.cli.demo.story import PIPELINE
-from tidelock.runtime.home import Home
+from tidelock.home.home import Home
 
 
 def sleeper(folder: Path, first: str = "") -> Child:

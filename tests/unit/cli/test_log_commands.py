@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import COLUMNS, publish
 
 from tidelock import EpochLog
 from tidelock.cli import main
-from tidelock.cli.log_facts import log_facts, type_name
+from tidelock.cli.pictures.log_facts import log_facts, type_name
 from tidelock.epochs import EpochRange
 from tidelock.log import LogWriter
 

@@ -8,9 +8,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from tests.unit.cli.homes import status
 
-from tidelock.cli.backup import table
-from tidelock.cli.log_show import plain_table
-from tidelock.cli.run_screens import drawing
+from tidelock.cli.commands.backup import table
+from tidelock.cli.commands.log_show import plain_table
+from tidelock.cli.pictures.run_screens import drawing
 
 LONG = "statistics_filtered_by_airport_and_carrier"
 

@@ -8,7 +8,7 @@ import math
 import pytest
 from tests.unit.planning.models import CHAIN, DIAMOND, TREE, anchor_sets, drawn, model, operator, with_anchors
 
-from tidelock.cli import planning_commands
+from tidelock.cli.arguments import planning as planning_commands
 from tidelock.errors import PlanError
 from tidelock.planning.baselines import each_segment, one_segment
 from tidelock.planning.choosing import (

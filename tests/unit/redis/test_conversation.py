@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.redis_servers import RedisServer
 
+from tidelock.cache.wire import command
 from tidelock.errors import BackendUnavailable
 from tidelock.redis.conversation import Conversation, converse
 from tidelock.redis.location import parse
-from tidelock.state.wire import command
 
 
 def test_answers_are_those_to_the_questions(redis_url: str) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidelock.cli.demo.progress import Event, SegmentView, View
-from tidelock.cli.segment_table import STYLES
+from tidelock.cli.pictures.segment_table import STYLES
 
 _EVENTS_SHOWN = 14
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelock.runtime.home import Home
+from tidelock.home.home import Home
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from tidelock.cli.demo.deliveries import delivered
 from tidelock.cli.demo.progress import Event, SegmentView, View, Watch
 from tidelock.cli.demo.proof import prove
 from tidelock.cli.demo.settings import Settings
-from tidelock.cli.segment_table import shortened
-from tidelock.runtime.home import Home
+from tidelock.cli.pictures.segment_table import shortened
+from tidelock.home.home import Home
 
 PIPELINE = Path(__file__).with_name("trending.py")
 """The file that declares the pipeline."""

@@ -1,0 +1,1 @@
+"""Copies of homes elsewhere, and homes made from them."""

@@ -1,0 +1,1 @@
+"""What commands print: pictures, tables and facts, for people and for programs."""

@@ -1,0 +1,1 @@
+"""The stores of epoch logs: a directory, Redis, Kafka."""

@@ -1,0 +1,1 @@
+"""What operators and segments cost on Spark, measured."""

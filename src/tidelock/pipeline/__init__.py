@@ -1,0 +1,1 @@
+"""The declaration of a pipeline, and loading one from a file."""

@@ -1,0 +1,1 @@
+"""A pipeline that runs: started, watched, restarted, stopped, shown."""

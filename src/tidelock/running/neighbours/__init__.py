@@ -1,0 +1,1 @@
+"""What a run has to do with other jobs: subjects, alignment, shared publications."""

@@ -1,1 +1,0 @@
-"""Pipelines that run: declared, cut, started, watched, restarted, stopped, copied and restored."""

@@ -1,0 +1,1 @@
+"""Spark's checkpoints: their formats, files and versions."""

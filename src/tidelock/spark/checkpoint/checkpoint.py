@@ -1,0 +1,364 @@
+"""What a query's own checkpoint says about a batch. Spark writes it before the batch runs.
+
+`offsets/<batch>` has the version, one line of metadata (the batch's watermark among it) and one line for every
+source: the offset at which the batch ends there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
+from tidelock.log.window import InputRange
+from tidelock.placing import put_file, remove_tree, sync_folder
+from tidelock.spark.checkpoint.filesystem import Folder
+from tidelock.spark.checkpoint.formats import check_state_files, log_lines, parsed, torn
+
+
+@dataclass(frozen=True)
+class BatchOffsets:
+    """The sources' end offsets of one batch, and the watermark under which it runs."""
+
+    watermark_ms: int
+    sources: tuple[dict[str, Any], ...]
+
+    @property
+    def follows_logs(self) -> bool:
+        """Whether every source is an epoch log, so that the batch has their epochs."""
+        return bool(self.sources) and len(self._logs) == len(self.sources)
+
+    def last_epoch(self, batch: int) -> Epoch:
+        """The epoch at which this batch, of that number, ends."""
+        return max(Epoch(log["epoch"]) for log in self._logs) if self.follows_logs else Epoch(batch)
+
+    @property
+    def advance_together(self) -> bool:
+        """Whether all logs of the query are read as one group, so that they take the same epochs."""
+        return all(log["together"] == len(self._logs) for log in self._logs)
+
+    def inputs(self, before: BatchOffsets | None) -> tuple[InputRange, ...]:
+        """The epochs of input logs that this batch takes and the one before it did not."""
+        return tuple(found for log in self._taken(before) if (found := _input_range(log)) is not None)
+
+    def covers(self, before: BatchOffsets | None) -> frozenset[EpochRange]:
+        """The query's epochs that this batch takes from each of its logs: one range, if they go together."""
+        return frozenset(_epochs(log) for log in self._taken(before))
+
+    def _taken(self, before: BatchOffsets | None) -> list[dict[str, Any]]:
+        old = before.sources if before else ()
+        return [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was taken from any log before this batch."""
+        return all(log["start"] == BEFORE_FIRST for log in self._logs)
+
+    @property
+    def identities(self) -> dict[str, str]:
+        """By their names, the identities of the logs that are read."""
+        return {log["name"]: log["tidelock"] for log in self._logs}
+
+    @property
+    def _logs(self) -> list[dict[str, Any]]:
+        """The offsets that `TidelockSource` made; a Kafka topic of that name has no text as its value."""
+        return [s for s in self.sources if isinstance(s.get("tidelock"), str)]
+
+
+class Checkpoint:
+    """The checkpoint directory of a query; a local one is read directly and needs no session."""
+
+    def __init__(self, spark: SparkSession | None, location: str) -> None:
+        self._spark = spark
+        self.location = location.rstrip("/")
+
+    def query_id(self) -> str:
+        """The identity of the query: the same in every run on this checkpoint."""
+        return str(parsed(self._text("metadata"), f"{self.location}/metadata")["id"])
+
+    def offsets(self, batch: int) -> BatchOffsets:
+        """The offsets of a batch that runs or has run.
+
+        Raises:
+            UnsupportedFormat: they are of another version than the one that is known.
+            LogCorrupt: the file is torn.
+        """
+        name = f"offsets/{batch}"
+        where = f"{self.location}/{name}"
+        metadata, *sources = log_lines(self._text(name), where)
+        if not sources:
+            raise torn(where)
+        watermark = parsed(metadata, where)["batchWatermarkMs"]
+        # A stream that stands twice in a plan is one source, but has two lines.
+        return BatchOffsets(watermark, tuple(_end(line, where) for line in dict.fromkeys(sources) if line != "-"))
+
+    def check_commit(self, batch: int) -> None:
+        """See that what Spark has written of a finished batch can be read.
+
+        Raises:
+            UnsupportedFormat: it is of another version than the one that is known.
+            LogCorrupt: the file is torn.
+        """
+        self._metadata(f"commits/{batch}")
+
+    def check_newest(self) -> None:
+        """See that the newest files of both logs can be read, from which Spark goes on.
+
+        Raises:
+            UnsupportedFormat: one is of another version than the one that is known.
+            LogCorrupt: one is torn.
+        """
+        if begun := self._numbers("offsets"):
+            self.offsets(max(begun))
+        if done := self._numbers("commits"):
+            self.check_commit(max(done))
+
+    def check_state(self) -> None:
+        """See that the names of all state files are known. Only for a local directory.
+
+        Raises:
+            UnsupportedFormat: one is not.
+        """
+        root = self._local()
+        check_state_files((file.relative_to(root).as_posix() for file in _files(root / "state")), self.location)
+
+    def logged(self) -> list[str]:
+        """The files of both logs, in the order in which Spark writes them: of each batch offsets, then commit."""
+        found = [(n, place) for place, folder in enumerate(_LOGS) for n in self._numbers(folder)]
+        return [f"{_LOGS[place]}/{number}" for number, place in sorted(found)]
+
+    def is_torn(self, name: str) -> bool:
+        """Whether one of the files of `logged` is empty or ends too early.
+
+        Raises:
+            UnsupportedFormat: it is of another version than the one that is known.
+        """
+        folder, number = name.split("/")
+        read = self.offsets if folder == "offsets" else self.check_commit
+        try:
+            read(int(number))
+        except LogCorrupt:
+            return True
+        return False
+
+    def drop(self, name: str) -> None:
+        """Remove one of the files of `logged`. Only for a local directory. Idempotent."""
+        _remove(self._local() / name)
+
+    def committed(self) -> dict[int, Epoch]:
+        """The committed batches that Spark still knows, oldest first, each with the epoch at which it ends."""
+        kept = self._numbers("offsets") & self._numbers("commits")
+        return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
+
+    def committed_batches(self, after: int) -> list[int]:
+        """The committed batches behind ``after`` of which Spark still knows where they begin and end."""
+        known = self._numbers("offsets")
+        return sorted(n for n in self._numbers("commits") & known if n > after and (n == 0 or n - 1 in known))
+
+    def has_committed(self) -> bool:
+        """Whether Spark has finished any batch."""
+        return bool(self._numbers("commits"))
+
+    def is_committed(self, batch: int) -> bool:
+        """Whether Spark has finished the batch for good, also one that it has forgotten since."""
+        return batch <= max(self._numbers("commits"), default=-1)
+
+    def has_begun(self, batch: int) -> bool:
+        """Whether Spark still knows where the batch begins and ends."""
+        return batch in self._numbers("offsets")
+
+    def position(self) -> Epoch:
+        """The newest committed epoch."""
+        newest = self._newest_committed()
+        return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
+
+    def begun(self) -> Epoch:
+        """The epoch at which the newest batch ends that was begun, whether it is committed or not."""
+        newest = max(self._numbers("offsets"), default=None)
+        return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
+
+    def farthest(self) -> Epoch:
+        """As `begun`, but torn offsets are passed over."""
+        for batch in sorted(self._numbers("offsets"), reverse=True):
+            with suppress(LogCorrupt):
+                return self.offsets(batch).last_epoch(batch)
+        return BEFORE_FIRST
+
+    def shuffle_partitions(self) -> int | None:
+        """The number of shuffle partitions that the query has had since its first batch; None if it had none."""
+        newest = self.newest_begun()
+        if newest < 0:
+            return None
+        kept = self._metadata(f"offsets/{newest}").get("conf", {})
+        found = kept.get("spark.sql.shuffle.partitions")
+        return None if found is None else int(found)
+
+    def newest_begun(self) -> int:
+        """The number of the newest batch that was begun, whether it is committed or not; -1 if there is none."""
+        return max(self._numbers("offsets"), default=-1)
+
+    def newest_identities(self) -> dict[str, str]:
+        """By their names, the identities of the logs that the newest batch has read."""
+        newest = max(self._numbers("offsets"), default=None)
+        return {} if newest is None else self.offsets(newest).identities
+
+    def watermark_has_moved(self) -> bool:
+        """Whether the next batch, also an empty one, has a later watermark than the newest that was committed."""
+        newest = self._newest_committed()
+        return newest is not None and self._next_watermark(newest) > self.offsets(newest).watermark_ms
+
+    def begin_empty_batch(self) -> None:
+        """Let the query begin, when it is started, with one more batch that takes nothing from its sources.
+
+        Spark finds the offsets of a batch that was not committed, the same as those of the one before, and runs it
+        under the watermark that the one before has left. A batch that was begun already stays what it is. Only for
+        a local directory of a query that does not run and has committed a batch. Durable, idempotent.
+        """
+        newest = self._newest_committed()
+        if newest is None or newest + 1 in self._numbers("offsets"):
+            return
+        name = f"offsets/{newest}"
+        version, _, *sources = self._text(name).splitlines()
+        metadata = self._metadata(name)
+        metadata["batchWatermarkMs"] = self._next_watermark(newest)
+        metadata["batchTimestampMs"] = int(time.time() * 1000)
+        text = "\n".join([version, json.dumps(metadata, separators=(",", ":")), *sources])
+        put_file(self._local() / "offsets" / str(newest + 1), text.encode(), durable=True)
+
+    def _next_watermark(self, batch: int) -> int:
+        """The watermark that a committed batch has left for the next one."""
+        return int(self._metadata(f"commits/{batch}")["nextBatchWatermarkMs"])
+
+    def _newest_committed(self) -> int | None:
+        return max(self._numbers("offsets") & self._numbers("commits"), default=None)
+
+    def roll_back(self, batch: int | None) -> None:
+        """Forget what came after ``batch``, or everything but the query's identity. Only for a local directory.
+
+        Spark then runs the next batch as if the later ones had never been. What sources remember stays: a query
+        that begins anew begins where it did. Durable. Idempotent: it can be done again if it was cut off.
+
+        Raises:
+            BackendUnavailable: something could not be removed; it is not done, and has to be done again.
+        """
+        try:
+            if batch is None:
+                self._forget_all()
+            else:
+                self._forget_after(batch)
+        except OSError as error:
+            raise BackendUnavailable(
+                f"{self.location} could not be rolled back ({error}): see that this process may write there, and "
+                "start again, which goes on with it"
+            ) from error
+
+    def _forget_all(self) -> None:
+        # With everything that is in there, also what a killed query has left unfinished: Spark begins a query only
+        # where these are empty.
+        for folder in ("offsets", "commits", "state"):
+            remove_tree(self._local() / folder, durable=True)
+
+    def _forget_after(self, batch: int) -> None:
+        logged = [
+            self._local() / f / str(n) for f in ("offsets", "commits") for n in self._numbers(f) if n > batch
+        ]
+        state = [
+            file
+            for file in (self._local() / "state").rglob("*.*")
+            if (version := _STATE_FILE.match(file.name))
+            and int(version[1]) > batch + 1  # a batch leaves the state's next version
+        ]
+        for file in [*logged, *state]:
+            _remove(file)
+        for folder in sorted({file.parent for file in [*logged, *state]}):
+            sync_folder(folder)
+
+    def clear_beginning(self) -> None:
+        """Remove what a query has left that was killed before its first batch had begun: Spark would not start."""
+        if self._is_local and not self._numbers("offsets"):
+            self.roll_back(None)
+
+    def _numbers(self, folder: str) -> set[int]:
+        return {int(name) for name in self._names(folder) if name.isdecimal()}
+
+    def _names(self, folder: str) -> list[str]:
+        if not self._is_local:
+            found = self._folder()
+            return list(found.files(folder)) if found.exists(folder) else []
+        directory = self._local() / folder
+        return [file.name for file in directory.iterdir()] if directory.exists() else []
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        """What a file of one of Spark's two logs says of its batch."""
+        where = f"{self.location}/{name}"
+        return dict(parsed(log_lines(self._text(name), where)[0], where))
+
+    def _text(self, name: str) -> str:
+        if not self._is_local:
+            return self._folder().text(name)
+        try:
+            return (self._local() / name).read_text()
+        except UnicodeDecodeError:
+            raise torn(f"{self.location}/{name}") from None
+
+    @property
+    def _is_local(self) -> bool:
+        return urlparse(self.location).scheme in ("", "file")
+
+    def _local(self) -> Path:
+        # As Hadoop reads it: behind the scheme a path has no escapes, and neither # nor ? ends it.
+        return Path(_LOCAL.sub("", self.location))
+
+    def _folder(self) -> Folder:
+        if self._spark is None:
+            raise PipelineError(f"{self.location}: only a Spark session can look into this checkpoint")
+        return Folder(self._spark, self.location)
+
+
+_LOGS = ("offsets", "commits")
+_STATE_FILE = re.compile(r"(\d+)\.(delta|snapshot|zip|changelog)$")
+_LOCAL = re.compile(r"\Afile:(//[^/]*)?")
+
+
+def _remove(file: Path) -> None:
+    """Remove a file and the checksum that Hadoop keeps beside it."""
+    file.unlink(missing_ok=True)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def _epochs(log: Mapping[str, Any]) -> EpochRange:
+    return EpochRange.after(Epoch(log["start"]), Epoch(log["epoch"]))
+
+
+def _input_range(log: Mapping[str, Any]) -> InputRange | None:
+    """The epochs of the log itself; None if the batch takes none, as the first one of a log with a lag does."""
+    if "at" in log:  # one of several subjects, each with epochs of its own
+        first, last = log["from"][log["tidelock"]], log["at"][log["tidelock"]]
+        if last == first:
+            return None
+        return InputRange(log["tidelock"], log["name"], EpochRange.after(Epoch(first), Epoch(last)))
+    lag = log.get("lag", 0)
+    last = log["epoch"] - lag
+    if last < 0:
+        return None
+    first = max(0, log["start"] + 1 - lag)
+    return InputRange(log["tidelock"], log["name"], EpochRange(Epoch(first), Epoch(last)))
+
+
+def _end(line: str, where: str) -> dict[str, Any]:
+    offset = parsed(line, where)
+    return offset if isinstance(offset, dict) else {"offset": offset}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.rglob("*") if file.is_file())

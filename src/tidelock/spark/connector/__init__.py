@@ -1,0 +1,1 @@
+"""Epoch logs as sources of Spark: reading, following, watermarks, options."""

@@ -1,0 +1,1 @@
+"""Spark's plans: walking them, and their fingerprints."""

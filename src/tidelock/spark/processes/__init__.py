@@ -1,0 +1,1 @@
+"""Processes of Spark: the session, Java, Python workers and sources."""

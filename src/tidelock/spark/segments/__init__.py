@@ -1,0 +1,1 @@
+"""Segments as queries: what operators build, and keyed state."""

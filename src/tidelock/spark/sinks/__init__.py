@@ -1,0 +1,1 @@
+"""Where the rows of a segment go: logs, functions, files, topics."""

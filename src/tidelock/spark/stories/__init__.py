@@ -1,0 +1,1 @@
+"""What a failure says: tracebacks, and the story that people are told."""

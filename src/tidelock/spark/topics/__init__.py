@@ -1,0 +1,1 @@
+"""Topics of Kafka that others write, at the ends of a pipeline."""

@@ -1,9 +1,0 @@
-"""Keyed state in a cache.
-
-`rows` and `cells` are the bytes, `fence` and `store` where they are kept, `aggregates` and `operator` what changes
-them, `snapshots` their durable copies.
-"""
-
-from tidelock.state import aggregates
-
-__all__ = ["aggregates"]
