@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidelock.home.home import Home
 from tidelock.log import EpochLog
 from tidelock.running.run import Run
 from tidelock.running.status import status
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
 
 EPOCHS = 8
 ROWS = 5
@@ -367,6 +369,25 @@ def test_an_operator_that_spark_cannot_build_is_told_with_its_line(
     told = r"operator doomed cannot be built: \[UNRESOLVED_COLUMN.* \(test_supervision.py, line \d+, in doomed\)$"
     with pytest.raises(PipelineError, match=told):
         pipeline.run(spark, str(tmp_path / "home"))
+
+
+def test_a_stop_while_the_next_epoch_is_planned_changes_no_epoch(
+    spark: SparkSession, bench: Bench, tmp_path: Path
+) -> None:
+    """The file source has listed a file, and Spark has not begun the batch that takes it."""
+    home = tmp_path / "home"
+    first = bench.collect(made := chain(bench), "numbers")
+    made.run(spark, home, last_epoch=1)
+    (steps,) = (home / "checkpoints").glob("*/sources/0")
+    planned = Checkpoint(None, str(steps.parents[1])).newest_begun() + 1
+    (file,) = tmp_path.rglob(f"{planned:06}.parquet")
+    entry = {"path": file.as_uri(), "timestamp": int(file.stat().st_mtime * 1000), "batchId": planned}
+    (steps / str(planned)).write_text(f"v1\n{json.dumps(entry)}")
+    (steps / f".{planned}.crc").unlink(missing_ok=True)
+    then = bench.collect(made := chain(bench), "numbers")
+    made.run(spark, home, last_epoch=EPOCHS - 1)
+    seen = {epoch: [row[0] for row in rows] for epoch, rows in {**first, **then}.items()}
+    assert seen == {epoch: [*range(epoch * ROWS, (epoch + 1) * ROWS)] for epoch in range(EPOCHS)}
 
 
 def test_an_output_mode_that_cannot_be_is_told_with_those_that_can(

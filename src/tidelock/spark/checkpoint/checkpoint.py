@@ -22,6 +22,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
 from tidelock.log.window import InputRange
 from tidelock.placing import put_file, remove_tree, sync_folder
+from tidelock.spark.checkpoint.file_sources import unplanned_steps
 from tidelock.spark.checkpoint.filesystem import Folder
 from tidelock.spark.checkpoint.formats import check_state_files, log_lines, parsed, torn
 
@@ -284,9 +285,21 @@ class Checkpoint:
             sync_folder(folder)
 
     def clear_beginning(self) -> None:
-        """Remove what a query has left that was killed before its first batch had begun: Spark would not start."""
-        if self._is_local and not self._numbers("offsets"):
+        """Remove what a query has left that ended before a batch had begun.
+
+        Without a first batch Spark would not start, and its file source would put two epochs into one. Only for a
+        query that does not run. Idempotent.
+        """
+        if not self._is_local:
+            return
+        newest = self.newest_begun()
+        if newest < 0:
             self.roll_back(None)
+        ends = (
+            [] if newest < 0 else log_lines(self._text(f"offsets/{newest}"), f"{self.location}/offsets/{newest}")
+        )
+        for step in unplanned_steps(self._local(), ends[1:]):
+            _remove(step)
 
     def _numbers(self, folder: str) -> set[int]:
         return {int(name) for name in self._names(folder) if name.isdecimal()}
