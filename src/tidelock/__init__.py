@@ -21,16 +21,22 @@ from tidelock.errors import (
     TidelockError,
     UnsupportedFormat,
 )
+from tidelock.release import version
 
 if TYPE_CHECKING:
+    from tidelock import coordination
     from tidelock.cache import aggregates
     from tidelock.caching.reading import cached_state
     from tidelock.log import EpochLog, Retention
+    from tidelock.recovery import Policy
     from tidelock.running.pipeline import Pipeline
+    from tidelock.running.run import Run
     from tidelock.spark.connector.reading import read_log, read_logs
     from tidelock.spark.processes.session import SETTINGS, session
+    from tidelock.spark.query.batches import Work
     from tidelock.spark.segments.keyed import keyed
     from tidelock.spark.sinks.log import write_log
+    from tidelock.spark.sinks.sink import Sink
     from tidelock.spark.topics.topics import kafka_records
 
 __all__ = [
@@ -45,12 +51,18 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "PlanError",
+    "Policy",
     "Retention",
+    "Run",
     "SchemaMismatch",
+    "Sink",
     "TidelockError",
     "UnsupportedFormat",
+    "Work",
+    "__version__",
     "aggregates",
     "cached_state",
+    "coordination",
     "kafka_records",
     "keyed",
     "read_log",
@@ -60,6 +72,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Policy": "tidelock.recovery",
+    "Run": "tidelock.running.run",
+    "Sink": "tidelock.spark.sinks.sink",
+    "Work": "tidelock.spark.query.batches",
     "EpochLog": "tidelock.log",
     "Pipeline": "tidelock.running.pipeline",
     "Retention": "tidelock.log",
@@ -76,6 +92,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version()
+    if name == "coordination":
+        return import_module("tidelock.coordination")
     if name not in _HOMES:
         raise AttributeError(f"module 'tidelock' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

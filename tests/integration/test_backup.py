@@ -19,7 +19,8 @@ from tidelock.backup.restore import restore
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.spark.query.batches import OpenGate
 from tidelock.spark.query.queries import start_query
-from tidelock.spark.sinks.files import DeliverySink, FileSink
+from tidelock.spark.sinks.files import FileSink
+from tidelock.spark.sinks.sink import DeliverySink
 
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state."
 EPOCHS = 8

@@ -33,6 +33,7 @@ PAGES = [
     "docs/kafka.md",
     "docs/cached-state.md",
     "docs/alignment.md",
+    "docs/sinks.md",
 ]
 END = "-- the next page"
 RUN = f"""

@@ -22,7 +22,7 @@ from tidelock.home.home import Home
 from tidelock.log import EpochLog
 from tidelock.pipeline.loading import load
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
-from tidelock.spark.sinks.files import FunctionSink
+from tidelock.spark.sinks.functions import FunctionSink
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 EACH = "100 milliseconds"

@@ -23,7 +23,7 @@ ROWS = 20
 
 def deliver(spark: SparkSession, out: Path) -> None:
     """The same batch, in two files."""
-    FileSink(spark, f"file:{out}")(spark.range(ROWS).repartition(2), WORK)
+    FileSink(spark, f"file:{out}").deliver(spark.range(ROWS).repartition(2), WORK)
 
 
 def ids(spark: SparkSession, out: Path) -> list[int]:
@@ -202,12 +202,12 @@ def test_a_call_that_was_given_up_changes_nothing(
     def hanging(folder: Folder, name: str) -> None:
         if not again:
             again.append(name)
-            sink(spark.range(ROWS).repartition(2), WORK)
+            sink.deliver(spark.range(ROWS).repartition(2), WORK)
         sync_tree(folder, name)
 
     monkeypatch.setattr(Folder, "sync_tree", hanging)
     with pytest.raises(Fenced):
-        sink(spark.range(ROWS).repartition(2), WORK)
+        sink.deliver(spark.range(ROWS).repartition(2), WORK)
     assert ids(spark, out) == list(range(ROWS))
     assert left_aside(out) == []
 

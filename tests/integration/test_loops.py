@@ -11,7 +11,7 @@ from tests.integration import faults
 
 from tidelock.home.home import Home
 from tidelock.pipeline.loading import load
-from tidelock.spark.sinks.files import FunctionSink
+from tidelock.spark.sinks.functions import FunctionSink
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "components.py"
 EPOCHS, EDGES_PER_EPOCH, EDGES = 9, 4, 20

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import tidelock
 
@@ -19,12 +20,18 @@ def test_the_public_names_are_these_and_sorted_and_there() -> None:
         "Pipeline",
         "PipelineError",
         "PlanError",
+        "Policy",
         "Retention",
+        "Run",
         "SchemaMismatch",
+        "Sink",
         "TidelockError",
         "UnsupportedFormat",
+        "Work",
+        "__version__",
         "aggregates",
         "cached_state",
+        "coordination",
         "kafka_records",
         "keyed",
         "read_log",
@@ -40,6 +47,12 @@ def test_every_error_has_one_root() -> None:
     raised = [e for e in errors if isinstance(e, type) and issubclass(e, Exception)]
     assert len(raised) == 11
     assert all(issubclass(e, tidelock.TidelockError) for e in raised)
+
+
+def test_the_shared_tree_and_the_version_are_there_at_once() -> None:
+    code = "import tidelock; print(tidelock.coordination.open_tree.__name__, tidelock.__version__)"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert told.split() == ["open_tree", version("tidelock")]
 
 
 def test_importing_tidelock_does_not_load_spark() -> None:

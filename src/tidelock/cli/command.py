@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +18,7 @@ from tidelock.cli.arguments.planning import add_planning
 from tidelock.cli.exits import exit_code
 from tidelock.cli.options import Commands, add, at_least
 from tidelock.credentials import FILE, PASSWORDS, has_password
+from tidelock.release import version
 from tidelock.urls import masked
 
 _SEEN = (
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidelock",
         description="Epoch logs between PySpark streaming queries: recovery that is fast and exactly once.",
     )
-    parser.add_argument("--version", action="version", version=f"tidelock {_version()}")
+    parser.add_argument("--version", action="version", version=f"tidelock {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_pipelines(commands)
     add_planning(commands)
@@ -121,10 +121,3 @@ def _verify(args: argparse.Namespace) -> int:
     from tidelock.cli.commands.log_verify import verify
 
     return verify(args)
-
-
-def _version() -> str:
-    try:
-        return version("tidelock")
-    except PackageNotFoundError:
-        return "(from its source tree, not installed)"

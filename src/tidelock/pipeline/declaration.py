@@ -7,10 +7,10 @@ the pipeline is prepared for a Spark session.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, get_args, overload
 
 from tidelock.alignment.combining import combiner_cursor
 from tidelock.credentials import taken
@@ -25,12 +25,14 @@ from tidelock.pipeline.subscriptions import Publication, Subscription
 from tidelock.recovery import Bound, Policy
 from tidelock.spark.connector.reading import read_log
 from tidelock.spark.frames import SparkSession
-from tidelock.spark.sinks.files import ConsoleSink, Deliver, FileSink, FunctionSink, discard
+from tidelock.spark.sinks.files import FileSink
+from tidelock.spark.sinks.functions import ConsoleSink, FunctionSink, Nowhere
+from tidelock.spark.sinks.sink import Sink
 from tidelock.spark.topics.avro import AvroRecords, AvroSchema
 from tidelock.topology import Kind, Mode, Node, Topology, connect
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-SinkMaker = Callable[[SparkSession, Home], Deliver]
+SinkMaker = Callable[[SparkSession, Home], Sink]
 
 _ALL_EPOCHS = 1 << 30
 _KEPT_EPOCHS = 1000
@@ -56,19 +58,17 @@ class Declaration:
         name: str,
         *,
         epoch: str = "1 second",
-        attempts: int = 3,
-        on_poison: str = "stop",
+        attempts: int | None = None,
+        on_poison: str | None = None,
         hang_after: float = 600.0,
-        outage_patience: float = 300.0,
+        outage_patience: float | None = None,
         max_pending_epochs: int = 100,
         max_pending_bytes: int = 1 << 30,
         snapshot_every: int = 20,
         alignment_patience: float = 10.0,
+        policy: Policy | None = None,
     ) -> None:
-        if on_poison not in ("stop", "dead-letter"):
-            raise PipelineError(f"on_poison is {on_poison!r}: it must be 'stop' or 'dead-letter'")
         for what, number in (
-            ("attempts", attempts),
             ("max_pending_epochs", max_pending_epochs),
             ("max_pending_bytes", max_pending_bytes),
             ("snapshot_every", snapshot_every),
@@ -85,11 +85,7 @@ class Declaration:
         interval_seconds(epoch)  # a wrong one is told here, before anything starts
         self.epoch = epoch
         self.care = Care(
-            Policy(
-                attempts=attempts,
-                on_poison="stop" if on_poison == "stop" else "dead-letter",
-                patience=outage_patience,
-            ),
+            _policy(policy, {"attempts": attempts, "on_poison": on_poison, "outage_patience": outage_patience}),
             Bound(max_pending_epochs, max_pending_bytes),
             hang_after,
             snapshot_every,
@@ -132,16 +128,22 @@ class Declaration:
 
     @overload
     def operator(
-        self, *, mode: Mode = "append", anchor: bool | None = None, failure_rate: float | None = None
+        self,
+        *,
+        mode: Mode | None = None,
+        anchor: bool | None = None,
+        failure_rate: float | None = None,
+        outputMode: Mode | None = None,
     ) -> Callable[[Function], Function]: ...
 
     def operator(
         self,
         function: Function | None = None,
         *,
-        mode: Mode = "append",
+        mode: Mode | None = None,
         anchor: bool | None = None,
         failure_rate: float | None = None,
+        outputMode: Mode | None = None,
     ) -> Function | Callable[[Function], Function]:
         """Declare an operator: a function of streaming DataFrames that returns one.
 
@@ -149,14 +151,17 @@ class Declaration:
 
         Args:
             function: the function, when the decorator stands without brackets.
-            mode: Spark's output mode: `append`, `update` (a row replaces an earlier one of its key), `complete`.
+            mode: Spark's output mode: `append` (if nothing is said), `update` (a row replaces an earlier one of
+                its key) or `complete`.
             anchor: True: its input is always kept in logs, so that it starts a segment; False: no cut is wanted
                 before it; None: the plan decides.
             failure_rate: how often a day it is expected to fail, for the planner.
+            outputMode: the same as ``mode``, as Spark spells it.
         """
+        asked = _mode(mode, outputMode)
         if function is None:
-            return partial(self._operator, mode=mode, anchor=anchor, failure_rate=failure_rate)
-        return self._operator(function, mode=mode, anchor=anchor, failure_rate=failure_rate)
+            return partial(self._operator, mode=asked, anchor=anchor, failure_rate=failure_rate)
+        return self._operator(function, mode=asked, anchor=anchor, failure_rate=failure_rate)
 
     def _operator(
         self, function: Function, *, mode: Mode, anchor: bool | None, failure_rate: float | None
@@ -189,6 +194,31 @@ class Declaration:
         self.sinks[function.__name__] = lambda spark, home: FunctionSink(function)
         self.storing.add(function.__name__)
         return self._declare(function, Node(function.__name__, Kind.SINK, inputs, anchor=anchor))
+
+    def deliver(
+        self, node: str, sink: Sink, *, name: str | None = None, epochs: int = 1, anchor: bool | None = None
+    ) -> None:
+        """Hand what ``node`` gives to a sink that is an object: of yours, or of another package.
+
+        Args:
+            node: a source or an operator.
+            sink: what takes the rows; see `tidelock.Sink` for what it is promised.
+            name: the sink's name; ``<node>_`` and its class, in small letters, if nothing is said.
+            epochs: how many epochs it gets at a time.
+            anchor: as for operators.
+
+        Raises:
+            PipelineError: it is no `tidelock.Sink`.
+        """
+        if not isinstance(sink, Sink):
+            raise PipelineError(
+                f"{sink!r} cannot take the rows of {node}: derive its class from tidelock.Sink, or declare a "
+                "function with @pipeline.sink"
+            )
+        name = name or f"{node}_{type(sink).__name__.lower()}"
+        self.sinks[name] = lambda spark, home: sink
+        self.storing.add(name)
+        self._nodes.append(Node(name, Kind.SINK, (node,), anchor=anchor, epochs_per_batch=epochs))
 
     def files(self, node: str, path: str | None = None, *, epochs: int = 1, name: str | None = None) -> None:
         """Write what ``node`` gives as Parquet files, exactly once: one directory for every ``epochs`` epochs.
@@ -318,7 +348,7 @@ class Declaration:
         copy._nodes = [replace(node, anchor=None, epochs_per_batch=1) for node in self._nodes]
         copy._feedback = self._feedback
         copy.functions = self.functions
-        copy.sinks = dict.fromkeys(self.sinks, lambda spark, home: discard)
+        copy.sinks = dict.fromkeys(self.sinks, lambda spark, home: Nowhere())
         copy._kept = Retention(epochs=_ALL_EPOCHS)
         return copy
 
@@ -350,9 +380,30 @@ class Declaration:
         return Retention(wait_for=frozenset({combiner_cursor(known.subject)}))
 
 
+def _policy(policy: Policy | None, single: Mapping[str, Any]) -> Policy:
+    given = {name: value for name, value in single.items() if value is not None}
+    if policy is None:
+        names = {"outage_patience": "patience"}
+        return Policy(**{names.get(name, name): value for name, value in given.items()})
+    if given:
+        raise PipelineError(f"policy says it all: leave {' and '.join(given)} out, or the policy")
+    return policy
+
+
+def _mode(mode: str | None, output_mode: str | None) -> Mode:
+    """The output mode, by our name or by Spark's."""
+    if mode is not None and output_mode is not None and mode != output_mode:
+        raise PipelineError(f"mode is {mode!r} and outputMode is {output_mode!r}: they are the same, so give one")
+    asked = mode or output_mode or "append"
+    for known in get_args(Mode):
+        if known == asked:
+            return cast(Mode, known)
+    raise PipelineError(f"mode is {asked!r}: it must be one of {', '.join(map(repr, get_args(Mode)))}")
+
+
 def _topic_sink(
     name: str, location: Location, topic: str, writer: str, key: str | None, avro: AvroRecords | None
-) -> Deliver:
+) -> Sink:
     from tidelock.spark.sinks.topic import TopicSink
 
     return TopicSink(name, location, topic, writer, key=key, avro=avro)

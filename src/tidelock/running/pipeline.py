@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict, Unpack
 
 from tidelock.home.home import Home
 from tidelock.home.log_places import LogsLike
@@ -15,6 +15,19 @@ from tidelock.running.signals import Signals, unclaimed
 from tidelock.spark.frames import SparkSession
 
 _LOOK_EVERY = 0.25
+
+
+class Wishes(TypedDict, total=False):
+    """What may be asked of a run; `Pipeline.start` explains it."""
+
+    log: LogsLike
+    cache: str | None
+    coordinator: str | None
+    plan: PlanLike
+    backup: str | None
+    last_epoch: int | None
+    accept_changes: bool
+    availableNow: bool
 
 
 class Pipeline(Declaration):
@@ -33,6 +46,8 @@ class Pipeline(Declaration):
         snapshot_every: after how many epochs state that is in a cache is copied to the home. The fewer, the less
             is computed again when the cache is lost, and the more is copied.
         alignment_patience: for how many seconds a job that is aligned with subjects waits for one that is silent.
+        policy: all about failures and outages at once, instead of ``attempts``, ``on_poison`` and
+            ``outage_patience``; it also has the delays between attempts.
     """
 
     def start(
@@ -85,7 +100,7 @@ class Pipeline(Declaration):
             available_now=availableNow,
         )
 
-    def run(self, spark: SparkSession, home: str | Path, **more: Any) -> dict[str, Any]:
+    def run(self, spark: SparkSession, home: str | Path, **more: Unpack[Wishes]) -> dict[str, Any]:
         """Run the pipeline until it is stopped; the arguments are those of `start`. Returns its last status.
 
         In the main thread it listens to the signals that the program has left alone. Ctrl-C stops it when all logs

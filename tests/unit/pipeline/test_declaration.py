@@ -103,7 +103,7 @@ def test_a_source_takes_the_session_and_nothing_else() -> None:
     ("wrong", "told"),
     [
         ({"on_poison": "ignore"}, "'stop' or 'dead-letter'"),
-        ({"attempts": 0}, "attempts is 0"),
+        ({"attempts": 0}, "at least one attempt, not 0"),
         ({"outage_patience": -1.0}, "outage is -1.0 s"),
         ({"max_pending_epochs": 0}, "max_pending_epochs is 0"),
     ],

@@ -6,8 +6,9 @@ their epochs; any other query is the head of a chain, and its batches are its ep
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -31,6 +32,16 @@ class Work:
     offsets: tuple[Mapping[str, Any], ...]
     query: str
     batch: int
+
+    def identity(self) -> dict[str, Any]:
+        """The same as JSON, to be stored beside what it led to."""
+        fields = {**asdict(self), "covers": _pair(self.covers)}
+        fields["inputs"] = [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in self.inputs]
+        return dict(json.loads(json.dumps(fields)))
+
+
+def _pair(covers: EpochRange) -> list[int]:
+    return [covers.first, covers.last]
 
 
 class Gate(Protocol):

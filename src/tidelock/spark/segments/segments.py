@@ -33,8 +33,8 @@ from tidelock.spark.query.batches import Gate
 from tidelock.spark.query.queries import came_too_late, start_query, wait_until_ready
 from tidelock.spark.segments.describing import Described, Functions, build
 from tidelock.spark.segments.keyed import StatePlace, building
-from tidelock.spark.sinks.files import Deliver, DeliverySink
 from tidelock.spark.sinks.log import LogSink, make_log
+from tidelock.spark.sinks.sink import DeliverySink, Sink
 from tidelock.topology import Cutting, Segment
 
 _WHAT_IS_THERE = {"availableNow": True}
@@ -130,7 +130,7 @@ class Segments:
     spark: SparkSession
     cutting: Cutting
     functions: Functions
-    sinks: Mapping[str, Deliver]
+    sinks: Mapping[str, Sink]
     described: Mapping[str, Described]
     places: Places
     epoch: str

@@ -1,136 +1,22 @@
-"""Where a pipeline ends: a function of the user, Parquet files, the console.
-
-A sink's batch that is run again after a failure has the same epochs and the same input. So an effect that is
-idempotent for an epoch, or that stores the epoch in the same transaction, happens exactly once.
-"""
+"""Parquet files as a sink: a directory for each batch, exactly once."""
 
 from __future__ import annotations
 
-import inspect
-import json
 import re
 import uuid
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import BatchFailed, Fenced, LogCorrupt
+from tidelock.epochs import Epoch
+from tidelock.errors import Fenced, LogCorrupt
 from tidelock.log.sealed import seal, unseal
 from tidelock.spark.checkpoint.filesystem import Folder
-from tidelock.spark.checkpoint.replay import Replay
-from tidelock.spark.query.batches import Batches, Gate, Work
-from tidelock.spark.query.failures import told_shortly
-from tidelock.spark.query.queries import compute, passing
-from tidelock.spark.schema import quoted
-
-Deliver = Callable[[DataFrame, Work], None]
-"""Takes the rows of a batch to where they belong; may be called again with the same work."""
+from tidelock.spark.query.batches import Work
+from tidelock.spark.query.queries import compute
+from tidelock.spark.sinks.sink import Sink
 
 
-class DeliverySink:
-    """The function for `foreachBatch` of a segment that ends in a sink."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        name: str,
-        deliver: Deliver,
-        checkpoint: str,
-        gate: Gate,
-        replay: Replay | None = None,
-    ) -> None:
-        self._name = name
-        self._deliver = deliver
-        self._batches = Batches(spark, checkpoint, f"sink {name}")
-        self._gate = gate
-        self._delivered = replay.delivered if replay else BEFORE_FIRST
-        if replay is not None and isinstance(deliver, FileSink):
-            self._take_back(deliver, replay)
-
-    def _take_back(self, files: FileSink, replay: Replay) -> None:
-        """Remove what is delivered again, unless the replay is under way."""
-        if self._batches.checkpoint.begun() <= replay.after:
-            files.take_back(max(replay.after, replay.delivered))
-
-    def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Deliver ``rows``; a batch that takes no epoch, or was delivered before a replay, is only computed."""
-        with told_shortly(f"sink {self._name}: batch {batch_id}"):
-            work = self._batches.work(batch_id)
-            if work is None:
-                compute(rows)
-                return
-            with passing(self._gate, work):
-                if work.covers.last <= self._delivered:
-                    compute(rows)
-                else:
-                    self._deliver(rows, work)
-
-
-class FunctionSink:
-    """Calls the user's function with the rows and, if it has such a parameter, the epoch.
-
-    The rows are kept until the function returns: it may go through them as often as it likes, and the state of
-    the operators before it is computed once, also if it does not look at the rows at all.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        parameters = inspect.signature(function).parameters
-        self._rows = next(name for name in parameters if name != "epoch")
-        self._takes_epoch = "epoch" in parameters
-
-    def __call__(self, rows: DataFrame, work: Work) -> None:
-        """Call the function with the last epoch that the batch covers."""
-        held = kept(rows)
-        try:
-            epoch = {"epoch": work.covers.last} if self._takes_epoch else {}
-            self._function(**{self._rows: held}, **epoch)
-        except SystemExit as leaving:  # it would end the thread that Spark waits for, and nothing else
-            raise BatchFailed(f"the sink's function called exit({leaving.code!r})") from leaving
-        finally:
-            held.unpersist()
-
-
-def discard(rows: DataFrame, work: Work) -> None:
-    """Compute the rows and take them nowhere."""
-    compute(rows)
-
-
-def kept(rows: DataFrame) -> DataFrame:
-    """The rows, computed and kept until `unpersist`."""
-    # A batch that was sorted says so in terms of columns that it no longer has, and Spark 4.3 stumbles over that
-    # when it keeps the batch. Renaming the columns makes it forget; the mark makes the renaming more than a no-op.
-    renamed = [
-        F.col(quoted(field.name)).alias(field.name, metadata={**field.metadata, "tidelock.kept": True})
-        for field in rows.schema
-    ]
-    held = rows.select(renamed).persist()
-    compute(held)
-    return held
-
-
-class ConsoleSink:
-    """Prints the rows of every epoch."""
-
-    def __init__(self, name: str, rows: int = 20) -> None:
-        self._name = name
-        self._limit = rows
-
-    def __call__(self, rows: DataFrame, work: Work) -> None:
-        """Print the first rows as a table, under the epochs that they belong to."""
-        held = kept(rows)
-        try:
-            print(f"-- {self._name}, epoch {work.covers}")
-            held.show(self._limit, truncate=False)
-        finally:
-            held.unpersist()
-
-
-class FileSink:
+class FileSink(Sink):
     """Writes Parquet, one directory per batch: ``epoch=<last epoch>``, with a manifest in it.
 
     A directory is written aside, synced and renamed, so it is there as a whole or not at all. Where renaming means
@@ -147,13 +33,15 @@ class FileSink:
     away and the rename there is nothing; in each case the batch is delivered again, as Spark has not committed it.
     """
 
+    keeps_rows = False
+
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._folder = Folder(spark, path)
         self._mark = uuid.uuid4().hex
         self._marked = False
         self._newest = ""
 
-    def __call__(self, rows: DataFrame, work: Work) -> None:
+    def deliver(self, rows: DataFrame, work: Work) -> None:
         """Write the rows, unless that has been done.
 
         Raises:
@@ -168,7 +56,7 @@ class FileSink:
         mine = self._newest = f"{_ASIDE}/{work.covers.last}-{uuid.uuid4().hex}"
         aside = f"{mine}/new"
         rows.write.parquet(f"{self._folder.location}/{aside}")
-        self._folder.write(f"{aside}/{_MANIFEST}", seal({"work": identity(work), "files": self._tables(aside)}))
+        self._folder.write(f"{aside}/{_MANIFEST}", seal({"work": work.identity(), "files": self._tables(aside)}))
         self._folder.sync_tree(aside)
         self._check_newest(mine)
         self._replace(target, aside, f"{mine}/before")
@@ -225,7 +113,7 @@ class FileSink:
             recorded = unseal(self._folder.text(name).encode(), name, dict)
         except LogCorrupt:
             return False
-        return recorded.get("work") == identity(work) and recorded.get("files") == self._tables(target)
+        return recorded.get("work") == work.identity() and recorded.get("files") == self._tables(target)
 
     def _tables(self, folder: str) -> dict[str, int]:
         """The files with rows in a directory, with their sizes."""
@@ -237,14 +125,3 @@ _ASIDE = ".aside"
 _WRITER = ".writer"
 """The mark of the run that writes there; Spark passes over names that begin with a dot."""
 _EPOCH = re.compile(r"epoch=(\d+)")
-
-
-def identity(work: Work) -> dict[str, Any]:
-    """The work as it looks after a trip through JSON."""
-    fields = {**asdict(work), "covers": _pair(work.covers)}
-    fields["inputs"] = [{"log": i.log, "name": i.name, "covers": _pair(i.covers)} for i in work.inputs]
-    return dict(json.loads(json.dumps(fields)))
-
-
-def _pair(covers: EpochRange) -> list[int]:
-    return [covers.first, covers.last]

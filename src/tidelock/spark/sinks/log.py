@@ -49,6 +49,7 @@ def write_log(
     name: str | None = None,
     trigger: dict[str, Any] | None = None,
     retention: Retention | None = None,
+    outputMode: str | None = None,
 ) -> StreamingQuery:
     """Start a query that writes ``stream`` to the epoch log at the URL ``log``.
 
@@ -64,6 +65,7 @@ def write_log(
         name: the query's name in Spark's own displays.
         trigger: the arguments of Spark's `trigger`, for example ``{"availableNow": True}``.
         retention: what a new log keeps although all have read it.
+        outputMode: the same as ``mode``, as Spark spells it.
 
     Raises:
         PipelineError: ``stream`` is not a stream.
@@ -73,7 +75,7 @@ def write_log(
         raise PipelineError("write_log takes a streaming DataFrame, and this one is a batch")
     created = make_log(log, stream.schema, event_time=gives_watermark(stream), retention=retention)
     sink = LogSink(stream.sparkSession, created, checkpoint)
-    return start_query(stream, sink, checkpoint=checkpoint, mode=mode, name=name, trigger=trigger)
+    return start_query(stream, sink, checkpoint=checkpoint, mode=outputMode or mode, name=name, trigger=trigger)
 
 
 def make_log(

@@ -13,7 +13,7 @@ from tidelock.kafka.location import Location
 from tidelock.spark.query.batches import Work
 from tidelock.spark.query.queries import compute
 from tidelock.spark.schema import quoted
-from tidelock.spark.sinks.files import identity, kept
+from tidelock.spark.sinks.sink import Sink, kept
 from tidelock.spark.topics.avro import AvroRecords
 
 _JSON = {
@@ -24,12 +24,14 @@ _JSON = {
 }
 
 
-class TopicSink:
+class TopicSink(Sink):
     """Writes the rows of every epoch as JSON or Avro records to a topic.
 
     The driver writes them: a transaction belongs to one client. A batch that is run again and was written is only
     computed.
     """
+
+    keeps_rows = False
 
     def __init__(
         self,
@@ -46,9 +48,9 @@ class TopicSink:
         self._avro = avro
         self._writer = TopicWriter(location, topic, writer)
 
-    def __call__(self, rows: DataFrame, work: Work) -> None:
+    def deliver(self, rows: DataFrame, work: Work) -> None:
         """Write the rows, unless that has been done."""
-        done = identity(work)
+        done = work.identity()
         if self._writer.is_done(done):
             compute(rows)
             return

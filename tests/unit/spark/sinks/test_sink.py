@@ -12,7 +12,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.home.home import Home
 from tidelock.spark.checkpoint.replay import Replay
 from tidelock.spark.query.batches import OpenGate, Work
-from tidelock.spark.sinks.files import DeliverySink
+from tidelock.spark.sinks.sink import DeliverySink, Sink
 
 
 @pytest.mark.parametrize(("delivered", "expected"), [(BEFORE_FIRST, [1, 2, 3]), (Epoch(2), [3])])
@@ -23,12 +23,15 @@ def test_what_was_delivered_of_the_same_input_is_only_computed(
     job.run_to(3)
     epochs: list[int] = []
 
-    def deliver(rows: object, work: Work) -> None:
-        epochs.append(work.covers.last)
+    class Keeping(Sink):
+        keeps_rows = False
+
+        def deliver(self, rows: object, work: Work) -> None:
+            epochs.append(work.covers.last)
 
     replay = Replay(Epoch(0), 0, (Epoch(1), Epoch(2)), delivered)
     checkpoint = job.home.checkpoint("report")
-    sink = DeliverySink(mock.Mock(), "report", deliver, checkpoint, OpenGate(), replay)
+    sink = DeliverySink(mock.Mock(), "report", Keeping(), checkpoint, OpenGate(), replay)
     rows = {batch: mock.MagicMock() for batch in (1, 2, 3)}
     for batch, some in rows.items():
         sink(some, batch)
