@@ -56,11 +56,11 @@ class DiskOfFewFiles(MountedDisk):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._filler.mkdir()
         self._names = itertools.count()
 
     def fill(self) -> None:
         with suppress(OSError):
+            self._filler.mkdir(exist_ok=True)
             for number in self._names:
                 (self._filler / str(number)).touch()
 

@@ -69,11 +69,12 @@ def test_a_full_disk_is_waited_for_and_told_once(
         disk.fill()
         feed(HALF)
 
-        def meets_it() -> bool:
+        def meets_it() -> object:
             disk.fill()
-            return Counter(event.kind for event in told)["outage"] >= 2
+            kinds = Counter(event.kind for event in told)
+            return kinds["outage"] >= 2 and kinds["home not writable"]
 
-        eventually(meets_it, "a segment meets the full disk, again")
+        eventually(meets_it, "a segment meets the full disk, again, and so does the status")
         assert run.status()["state"] == "running"
         assert main(["status", "--home", str(home.root)]) == 0, "whoever asks gets an answer"
     finally:

@@ -32,6 +32,7 @@ from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.checkpoint.formats import check_settings
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.processes.session import PARTITIONS, partitions_warning, with_retries
+from tidelock.spark.segments.segments import Segments
 
 _STATUS_EVERY = 0.5
 _COMPARE_EVERY = 5.0
@@ -67,27 +68,13 @@ class Run:
         check_settings(spark)
         self.home = home = home.as_recorded()
         pipeline.coordinator = home.coordinator
+        last = None if last_epoch is None else Epoch(last_epoch)
         self._held = ExitStack()
-        self._held.enter_context(home.held())
         try:
-            home.drop_document("status")
-            finish(home)
-            if backup is None and home.record() is not None:
-                release(home)
+            self._held.enter_context(home.held())
             self._events = Events(home, listener)
-            resumed = self._mend()
-            stored = stored_plan(home, pipeline.topology())
-            chosen = plan if plan is not None else stored
-            self.prepared = prepare(pipeline, spark, chosen)
-            segments = settle(
-                self.prepared,
-                home,
-                spark,
-                asked=plan is not None,
-                events=self._events,
-                accept_changes=accept_changes,
-            )
-            last = None if last_epoch is None else Epoch(last_epoch)
+            resumed = self._finish_what_was_cut_off(copied=backup is not None)
+            segments = self._settle(pipeline, spark, plan, accept_changes=accept_changes)
             self._talking = Talking.of(pipeline, segments, home, self._events, last)
             self._held.callback(self._talking.close)
             self._supervisor = Supervisor(
@@ -100,29 +87,13 @@ class Run:
                 stopping=self._talking.closing,
             )
             self._began = time.time()
-            self._compared = 0.0
-            self._watch = Watch.of(self.prepared, home)
-            epoch = interval_seconds(pipeline.epoch)
-            due = {s.name: epoch * s.epochs_per_batch for s in self.prepared.cutting.segments}
-            self._pace = None if available_now else Pace(due)  # what is there is taken as fast as it goes
-            self._drift: dict[str, Any] | None = None
+            self._prepare_to_show(pipeline, in_time=not available_now)
+            self._backup = None if backup is None else Backup(home, backup)
             home.drop_document("request")
-            kind = "run resumed" if resumed else "run started"
-            self._events.add(kind, None, f"{pipeline.name}, {len(self.prepared.cutting.segments)} segments")
-            master = str(spark.sparkContext.master)
-            if with_retries(master) != master:
-                text = "this session does not retry tasks: make it with tidelock.session, or for local[N,4]"
-                self._events.add("no task retries", None, text)
-            self._warn_of_partitions(spark)
+            self._tell_how_it_begins(pipeline, spark, resumed=resumed)
             self._failure: BaseException | None = None
             self._outcome: str | None = None
-            self._lookout = Lookout(self._supervisor)
-            self._unseen = Trouble(self._events, "status failed", "status recovered")
-            self._unshown = Trouble(self._events, "status failed", "status recovered")
-            self._looking = Rounds("tidelock looking", self._look, _STATUS_EVERY)
-            self._showing = Rounds("tidelock status", self._show, _STATUS_EVERY)
             self._left = threading.Event()
-            self._backup = None if backup is None else Backup(home, backup)
             self._ended = threading.Event()
             self._thread = threading.Thread(target=self._run, name=f"tidelock {pipeline.name}", daemon=True)
             self._thread.start()
@@ -149,6 +120,54 @@ class Run:
         warning = partitions_warning(asked, cores, kept=known is not None)
         if warning is not None:
             self._events.add("many partitions", None, warning)
+
+    # -- the steps of a start, in their order
+
+    def _finish_what_was_cut_off(self, *, copied: bool) -> bool:
+        """Bring the home to a state that fits together; whether something has run here before."""
+        self.home.drop_document("status")
+        finish(self.home)
+        if not copied and self.home.record() is not None:
+            release(self.home)
+        return self._mend()
+
+    def _settle(
+        self, pipeline: Declaration, spark: SparkSession, plan: PlanLike, *, accept_changes: bool
+    ) -> Segments:
+        """Cut the pipeline by the plan that was asked for, or that the home has, and write that down."""
+        chosen = plan if plan is not None else stored_plan(self.home, pipeline.topology())
+        self.prepared = prepare(pipeline, spark, chosen)
+        return settle(
+            self.prepared,
+            self.home,
+            spark,
+            asked=plan is not None,
+            events=self._events,
+            accept_changes=accept_changes,
+        )
+
+    def _prepare_to_show(self, pipeline: Declaration, *, in_time: bool) -> None:
+        """Make what watches the run beside it; ``in_time``: epochs are due at the pipeline's interval."""
+        self._compared = 0.0
+        self._drift: dict[str, Any] | None = None
+        self._watch = Watch.of(self.prepared, self.home)
+        epoch = interval_seconds(pipeline.epoch)
+        due = {s.name: epoch * s.epochs_per_batch for s in self.prepared.cutting.segments}
+        self._pace = Pace(due) if in_time else None  # what is there is taken as fast as it goes
+        self._lookout = Lookout(self._supervisor)
+        self._unseen = Trouble(self._events, "status failed", "status recovered")
+        self._unshown = Trouble(self._events, "status failed", "status recovered")
+        self._looking = Rounds("tidelock looking", self._look, _STATUS_EVERY)
+        self._showing = Rounds("tidelock status", self._show, _STATUS_EVERY)
+
+    def _tell_how_it_begins(self, pipeline: Declaration, spark: SparkSession, *, resumed: bool) -> None:
+        kind = "run resumed" if resumed else "run started"
+        self._events.add(kind, None, f"{pipeline.name}, {len(self.prepared.cutting.segments)} segments")
+        master = str(spark.sparkContext.master)
+        if with_retries(master) != master:
+            text = "this session does not retry tasks: make it with tidelock.session, or for local[N,4]"
+            self._events.add("no task retries", None, text)
+        self._warn_of_partitions(spark)
 
     def _mend(self) -> bool:
         """See that the logs fit to the checkpoints, or make them; whether something has run here before."""

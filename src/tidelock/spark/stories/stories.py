@@ -75,6 +75,7 @@ _WRAPPERS = ("BatchFailed", "Py4JJavaError", "PythonException", "SparkException"
 _CAPTURED = ("py4j.", "pyspark.errors.exceptions.captured.")
 """What only carries the words of something else: of a worker, or of the JVM."""
 _LONGEST = 500
+_MOST_CAUSES = 10
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Storyteller:
         told = {type(failure), *own}
         final = any(issubclass(error, _NEVER_BETTER) for error in told)
         away = any(issubclass(error, BackendUnavailable) for error in told)
-        outage = not final and (away or _NO_ROOM.search(text) is not None)
+        outage = not final and (away or _NO_ROOM.search(f"{text}\n{_java_causes(failure)}") is not None)
         operator = self._operator(text)
         among: tuple[str, ...] = ()
         if operator is None and not own and (_FROM_WORKER in text or _OF_DATA.search(text)):
@@ -148,6 +149,16 @@ def _place(function: Callable[..., Any]) -> tuple[str, range] | None:
 def _text(failure: BaseException) -> str:
     own = "".join(traceback.format_exception(failure))
     return f"{own}\n{failure}"
+
+
+def _java_causes(failure: BaseException) -> str:
+    """What Java says of the causes of a query's failure: its own words leave out what kind of error each was."""
+    told: list[str] = []
+    cause = getattr(failure, "_cause", None)
+    while cause is not None and len(told) < _MOST_CAUSES:
+        told.append(str(getattr(cause, "_stackTrace", "")))
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(told)
 
 
 def _own_errors(text: str) -> dict[type[BaseException], str]:
