@@ -20,7 +20,6 @@ from tidelock.recovery import (
     GiveUp,
     InputsReady,
     Link,
-    Looked,
     Machine,
     Policy,
     QueryEnded,
@@ -33,6 +32,7 @@ from tidelock.recovery import (
     State,
     StopAsked,
     StopSegment,
+    TimePassed,
     life,
 )
 
@@ -243,12 +243,12 @@ class Environment(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
         due = [s for s in self.shape if (at := self.machine._lives[s].retry_at) is not None and at <= self.now]
-        assert [action.segment for action in self.tell(Looked())] == due
+        assert [action.segment for action in self.tell(TimePassed())] == due
 
     @rule(data=st.data())
     def a_fact_is_told_again(self, data: st.DataObject) -> None:
         """Old facts change nothing; the end of a query is not told again once there is a new query."""
-        old = [f for f in self.told if not isinstance(f, Looked | InputsReady | StopAsked)]
+        old = [f for f in self.told if not isinstance(f, TimePassed | InputsReady | StopAsked)]
         old = [f for f in old if not (isinstance(f, QueryFailed | QueryEnded) and self.lives(f.segment))]
         old = [f for f in old if not (isinstance(f, QueryStarted) and f.segment in self.asked)]
         if old:

@@ -22,7 +22,7 @@ the newest entry, so whoever takes over goes on exactly there: an epoch is combi
 
 The producers' logs keep what the subject's log still names: the combiner has a cursor on each of them, which moves
 when entries of the subject's log go. They remember how far the subject was, too: if its log has lost epochs,
-followers that had read them are told before any is combined again (`witnesses`).
+followers that had read them are told before any is combined again (`notes`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelock.alignment.witnesses import Note, leave_note, note_of, recalls_after
+from tidelock.alignment.notes import Note, leave_note, note_of, recalls_after
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.following.merging import Pace, Position, Waiting, next_position, silent
 from tidelock.log import EpochLog

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from tidelock.coordination.glimpses import Glimpse, differences
+from tidelock.coordination.path_states import PathState, differences
 from tidelock.coordination.tree import Event, EventKind, Watch
 
 __all__ = ["Registered", "Watching"]
@@ -24,16 +24,16 @@ class Registered(Watch):
         self.path = path
         self._watching = watching
         self._callback = callback
-        self._seen: Glimpse | None = None
+        self._seen: PathState | None = None
         self._closed = False
 
-    def begin(self, seen: Glimpse) -> None:
-        """Take the first glimpse, unless a look of the thread was faster."""
+    def begin(self, seen: PathState) -> None:
+        """Take the first state, unless a look of the thread was faster."""
         if self._seen is None:
             self._seen = seen
 
-    def update(self, now: Glimpse) -> list[EventKind]:
-        """Remember a new glimpse and return what changed since the last one."""
+    def update(self, now: PathState) -> list[EventKind]:
+        """Remember a new state and return what changed since the last one."""
         before, self._seen = self._seen, now
         return [] if before is None else differences(before, now)
 

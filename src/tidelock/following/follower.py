@@ -5,7 +5,8 @@ that is asked in a round decides for all (as in `rounds`) and leaves the decisio
 the rules of a decision are in `merging`.
 
 Jobs that are aligned with the same subjects meet: they go through the same positions. With one subject its epochs
-are these positions. With several, they agree on positions through documents that are made once (`meetings`).
+are these positions. With several, they agree on positions through documents that are made once
+(`agreed_positions`).
 
 The pace is set from outside, by the process that runs the job, in a small file that is looked at in every round.
 So a job changes from aligned to unaligned and back while its query runs. Nothing but logs and this file is needed
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.following.meetings import Meetings
+from tidelock.following.agreed_positions import AgreedPositions
 from tidelock.following.merging import (
     Pace,
     Position,
@@ -122,7 +123,7 @@ class Follower:
         self._stepped_at: float | None = None
         self._still_since: float | None = None
         self._waiting = Waiting()
-        self._met: tuple[list[str], Meetings] | None = None
+        self._met: tuple[list[str], AgreedPositions] | None = None
         self._present: Position | None = None
 
     def first(self, starting: str) -> Position:
@@ -269,30 +270,32 @@ class Follower:
             log: ends[log][-1] for log in start if log not in met and ends[log] and ends[log][-1] > start[log]
         }
         here = {log: start[log] for log in met}
-        meetings = self._meetings(met)
+        agreed_positions = self._agreed_positions(met)
         while True:
-            found = ahead(here, [one for one in meetings.agreed() if _may_come(ends, one)], merges=pace.merges)
+            found = ahead(
+                here, [one for one in agreed_positions.agreed() if _may_come(ends, one)], merges=pace.merges
+            )
             if found is not None:
                 if not _reaches(ends, found):
                     return None
                 step = found if pace.merges else on_the_way(here, found, ends, self._published_at)
                 return {**start, **others, **step}
-            base = newer(here, meetings.newest() or here)
+            base = newer(here, agreed_positions.newest() or here)
             there = {log: ends[log] for log in met}
             steps = steps_ahead(base, there, self._published_at, merges=pace.merges)
             if not steps:
                 return None
-            if meetings.propose(steps[0]) and len(steps) == 1:
+            if agreed_positions.propose(steps[0]) and len(steps) == 1:
                 return {**start, **others, **steps[0]}
             # Others may have to go through each of them. Whoever is first with one, the next look finds it.
             for step in steps[1:]:
-                meetings.agreed()
-                if not meetings.propose(step):
+                agreed_positions.agreed()
+                if not agreed_positions.propose(step):
                     break
 
-    def _meetings(self, met: Sequence[str]) -> Meetings:
+    def _agreed_positions(self, met: Sequence[str]) -> AgreedPositions:
         if self._met is None or self._met[0] != list(met):
-            self._met = list(met), Meetings([self._readings[log].log for log in met])
+            self._met = list(met), AgreedPositions([self._readings[log].log for log in met])
         return self._met[1]
 
     @property

@@ -40,7 +40,7 @@ _KEPT_EPOCHS = 1000
 
 
 @dataclass(frozen=True)
-class Care:
+class RunSettings:
     """How a pipeline is looked after while it runs."""
 
     policy: Policy
@@ -84,7 +84,7 @@ class Declaration:
         self.name = check_name(name, "pipeline")
         interval_seconds(epoch)  # a wrong one is told here, before anything starts
         self.epoch = epoch
-        self.care = Care(
+        self.run_settings = RunSettings(
             _policy(policy, {"attempts": attempts, "on_poison": on_poison, "outage_patience": outage_patience}),
             Bound(max_pending_epochs, max_pending_bytes),
             hang_after,

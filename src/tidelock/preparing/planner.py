@@ -20,8 +20,8 @@ class Planner:
     def __init__(self, pipeline: Declaration, topology: Topology, described: Mapping[str, Described]) -> None:
         self._topology = topology
         self._traits = {name: found.traits for name, found in described.items()}
-        self._dead_letters = pipeline.care.policy.on_poison == "dead-letter"
-        self._most = max(1, pipeline.care.bound.epochs // 2)
+        self._dead_letters = pipeline.run_settings.policy.on_poison == "dead-letter"
+        self._most = max(1, pipeline.run_settings.bound.epochs // 2)
 
     @classmethod
     def of(cls, pipeline: Declaration, spark: SparkSession) -> Planner:

@@ -49,7 +49,7 @@ def prepare(pipeline: Declaration, spark: SparkSession, plan: PlanLike = None) -
     topology = pipeline.topology()
     described = describe_nodes(spark, topology, pipeline.functions)
     traits = {name: found.traits for name, found in described.items()}
-    dead_letters = pipeline.care.policy.on_poison == "dead-letter"
+    dead_letters = pipeline.run_settings.policy.on_poison == "dead-letter"
     return Prepared(pipeline, cut(topology, _plan(plan, topology), traits, dead_letters=dead_letters), described)
 
 
@@ -81,7 +81,7 @@ def settle(
     _check_plan(home, record, asked=asked)
     before = home.record()
     changes = accepted_changes(home, before, prints, accept=accept_changes)
-    every = prepared.pipeline.care.snapshot_every
+    every = prepared.pipeline.run_settings.snapshot_every
     cached = cached_segments(cutting, prepared.described, home)
     segments = Segments(
         spark=spark,

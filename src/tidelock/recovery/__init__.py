@@ -18,7 +18,6 @@ from tidelock.recovery.facts import (
     Fact,
     GiveUp,
     InputsReady,
-    Looked,
     QueryEnded,
     QueryFailed,
     QueryStarted,
@@ -27,6 +26,7 @@ from tidelock.recovery.facts import (
     StartSegment,
     StopAsked,
     StopSegment,
+    TimePassed,
 )
 from tidelock.recovery.held import Held, Pieces
 from tidelock.recovery.life import Failure, State
@@ -46,7 +46,6 @@ __all__ = [
     "Held",
     "InputsReady",
     "Link",
-    "Looked",
     "Machine",
     "Pieces",
     "Policy",
@@ -61,6 +60,7 @@ __all__ = [
     "Step",
     "StopAsked",
     "StopSegment",
+    "TimePassed",
     "Unrecoverable",
     "adjust",
     "has_room",

@@ -81,12 +81,12 @@ class StopAsked:
 
 
 @dataclass(frozen=True)
-class Looked:
+class TimePassed:
     """Only time has passed."""
 
 
 SegmentFact = InputsReady | QueryStarted | EpochCommitted | QueryFailed | QueryEnded | SetAsideDone
-Fact = SegmentFact | StopAsked | Looked
+Fact = SegmentFact | StopAsked | TimePassed
 
 
 @dataclass(frozen=True)

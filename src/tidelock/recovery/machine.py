@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from tidelock.epochs import Epoch
 from tidelock.errors import InternalError
 from tidelock.recovery.adjust import Shape
-from tidelock.recovery.facts import Action, Fact, GiveUp, Looked, StopAsked
+from tidelock.recovery.facts import Action, Fact, GiveUp, StopAsked, TimePassed
 from tidelock.recovery.life import ENDED, Failure, Life, State
 from tidelock.recovery.policy import Policy
 
@@ -49,7 +49,7 @@ class Machine:
     ()
     >>> machine.wake_at()
     1.0
-    >>> machine.handle(Looked(), now=1.0)
+    >>> machine.handle(TimePassed(), now=1.0)
     (StartSegment(segment='counts', attempt=2),)
     """
 
@@ -76,7 +76,7 @@ class Machine:
                 actions = self._drain()
             case StopAsked():
                 actions = self._stop()
-            case Looked():
+            case TimePassed():
                 actions = [action for life in self._lives.values() for action in life.look(now)]
             case _:
                 actions = self._with_consequences(self._life(fact.segment).handle(fact, now))
@@ -116,7 +116,7 @@ class Machine:
         return self._gave_up
 
     def wake_at(self) -> float | None:
-        """The earliest time at which `Looked` would act; None if no segment waits for a time."""
+        """The earliest time at which `TimePassed` would act; None if no segment waits for a time."""
         return min((life.retry_at for life in self._lives.values() if life.retry_at is not None), default=None)
 
     def validate(self) -> None:

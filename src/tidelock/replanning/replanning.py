@@ -54,7 +54,7 @@ from tidelock.replanning.rules import Transition
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.connector.streams import log_offset
 from tidelock.spark.frames import DataFrame, SparkSession
-from tidelock.spark.plans.leaves import streams_read
+from tidelock.spark.plans.sources_read import streams_read
 from tidelock.spark.segments.segments import Segments
 from tidelock.topology import Plan, Segment
 from tidelock.urls import masked

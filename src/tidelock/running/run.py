@@ -24,7 +24,7 @@ from tidelock.preparing.preparation import PlanLike, prepare, settle, stored_pla
 from tidelock.replanning.finish import finish
 from tidelock.running.drifting import Watch
 from tidelock.running.lookout import Lookout, Rounds
-from tidelock.running.neighbours.talking import Talking
+from tidelock.running.neighbours.threads import NeighbourThreads
 from tidelock.running.pacing import Pace
 from tidelock.running.status import running_status
 from tidelock.running.supervisor import Supervisor
@@ -75,16 +75,16 @@ class Run:
             self._events = Events(home, listener)
             resumed = self._finish_what_was_cut_off(copied=backup is not None)
             segments = self._settle(pipeline, spark, plan, accept_changes=accept_changes)
-            self._talking = Talking.of(pipeline, segments, home, self._events, last)
-            self._held.callback(self._talking.close)
+            self._neighbours = NeighbourThreads.of(pipeline, segments, home, self._events, last)
+            self._held.callback(self._neighbours.close)
             self._supervisor = Supervisor(
                 segments,
                 home,
-                pipeline.care,
+                pipeline.run_settings,
                 self._events,
                 last_epoch=last,
                 available_now=available_now,
-                stopping=self._talking.closing,
+                stopping=self._neighbours.closing,
             )
             self._began = time.time()
             self._prepare_to_show(pipeline, in_time=not available_now)
@@ -233,7 +233,7 @@ class Run:
 
     def _supervise(self) -> None:
         copying = self._start_backup()
-        self._talking.start()
+        self._neighbours.start()
         try:
             self._supervisor.run()
         finally:
@@ -242,7 +242,7 @@ class Run:
 
     def _leave(self, copying: threading.Thread | None) -> None:
         """Wait for what is done beside the run, but not for ever: it ends with the process."""
-        if not self._talking.end(_LAST_TALK):
+        if not self._neighbours.end(_LAST_TALK):
             text = f"who speaks with other jobs did not end within {_LAST_TALK:g} s, and the run ends without that"
             self._events.add("alignment failed", None, text)
         if copying is not None and not all_end([copying], _LAST_COPY):

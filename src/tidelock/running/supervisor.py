@@ -24,14 +24,13 @@ from tidelock.errors import BackendUnavailable, BatchFailed, InternalError, Tide
 from tidelock.home.events import Events, Trouble
 from tidelock.home.home import Home
 from tidelock.log import EpochLog
-from tidelock.pipeline.declaration import Care
+from tidelock.pipeline.declaration import RunSettings
 from tidelock.recovery import (
     Action,
     EpochCommitted,
     Fact,
     GiveUp,
     InputsReady,
-    Looked,
     Machine,
     QueryEnded,
     QueryFailed,
@@ -42,6 +41,7 @@ from tidelock.recovery import (
     State,
     StopAsked,
     StopSegment,
+    TimePassed,
     has_room,
 )
 from tidelock.running.attempts import STOP_WITHIN, Attempt, cut_off, outcome, stop
@@ -49,8 +49,8 @@ from tidelock.running.dead_letters import set_aside
 from tidelock.running.draining import Draining, Undrained
 from tidelock.running.gates import SegmentGate
 from tidelock.running.gauges import Gauge, SegmentView, View
-from tidelock.running.patience import patiently
 from tidelock.running.pending import PendingLog
+from tidelock.running.retrying import patiently
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.frames import StreamingQuery
 from tidelock.spark.query.batches import Stopped
@@ -77,7 +77,7 @@ class Supervisor:
         self,
         segments: Segments,
         home: Home,
-        care: Care,
+        settings: RunSettings,
         events: Events,
         *,
         last_epoch: Epoch | None = None,
@@ -91,13 +91,13 @@ class Supervisor:
         self._clock = clock
         self._last_words = last_words
         self._home = home
-        self._care = care
+        self._settings = settings
         self._events = events
         self._last_epoch = last_epoch
         self._drain = Draining(segments, home) if available_now else None
         record = home.known()
         self.record = record
-        self.machine = Machine(record.shape(), care.policy)
+        self.machine = Machine(record.shape(), settings.policy)
         self.gauges = {segment.name: Gauge() for segment in record.segments}
         self.attempts: dict[str, Attempt] = {}
         self.pending: Mapping[str, PendingLog] = {
@@ -147,7 +147,7 @@ class Supervisor:
         while not self.machine.done:
             self._take(_LOOK_EVERY)
             self._watch()
-            self._handle(Looked())
+            self._handle(TimePassed())
             if self._last_epoch is not None:
                 self._stop_at_last_epoch(self._last_epoch)
             if self._drain is not None:
@@ -256,7 +256,7 @@ class Supervisor:
             case SetAside(segment, epoch):
                 gate, story = self.attempts[segment].gate, self.machine.last_error(segment)
                 setting = partial(self._set_aside, segment, epoch, gate, story)
-                self._work(segment, lambda: patiently(setting, self._care.policy, self._over), final=True)
+                self._work(segment, lambda: patiently(setting, self._settings.policy, self._over), final=True)
             case GiveUp():
                 pass  # the machine stops the others, and the events have the story
 
@@ -313,7 +313,7 @@ class Supervisor:
         if pending is None:
             return True
         head = self._segments.cutting.segment(segment).is_head
-        return has_room(*pending.measure(), self._care.bound, pending.share_used(), head=head)
+        return has_room(*pending.measure(), self._settings.bound, pending.share_used(), head=head)
 
     def _set_aside(self, segment: str, epoch: Epoch, gate: SegmentGate, story: str | None) -> Fact:
         inputs = self.record.segment(segment).inputs
@@ -340,7 +340,7 @@ class Supervisor:
                 self._look_at(segment, attempt)
 
     def _look_at(self, segment: str, attempt: Attempt) -> None:
-        query, gate, bound = attempt.query, attempt.gate, self._care.hang_after
+        query, gate, bound = attempt.query, attempt.gate, self._settings.hang_after
         if not attempt.started:
             self._look_at_start(segment, attempt)
         elif query is None:
@@ -364,7 +364,7 @@ class Supervisor:
     def _uncommitted(self, gate: SegmentGate) -> Epoch | None:
         """The epoch that has been waiting for its commit for too long, if there is one."""
         left = gate.uncommitted()
-        if left is None or left[1] <= self._care.hang_after:
+        if left is None or left[1] <= self._settings.hang_after:
             return None
         self._catch_up()  # what Spark has told of it may be lost
         return left[0] if gate.uncommitted() else None
@@ -375,7 +375,7 @@ class Supervisor:
         Its thread, which may hang, is not waited for: it changes nothing more, and if it brings up a query after
         all, it stops that.
         """
-        bound = self._care.hang_after
+        bound = self._settings.hang_after
         if attempt.gate.closed and attempt.gate.at_rest():
             attempt.ending, query = True, attempt.abandon()
             self._work(segment, lambda: stop(segment, attempt, query))

@@ -1,4 +1,4 @@
-"""The pure parts: paths, glimpses, errors and the choice of a backend."""
+"""The pure parts: paths, path_states, errors and the choice of a backend."""
 
 import doctest
 import pickle
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import tidelock.coordination as coordination
-from tidelock.coordination import BadVersion, LeaseHeld, NoNode, SessionExpired, glimpses, open_tree, paths
+from tidelock.coordination import BadVersion, LeaseHeld, NoNode, SessionExpired, open_tree, path_states, paths
 from tidelock.errors import PipelineError, TidelockError
 
 
-@pytest.mark.parametrize("module", [paths, glimpses])
+@pytest.mark.parametrize("module", [paths, path_states])
 def test_doctests(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0

@@ -12,7 +12,7 @@ pytest.register_assert_rewrite("tests.following", "tests.contract.log_store_cont
 from tests.contract.log_store_contract import covers, publish  # noqa: E402
 from tests.following import Clock, FollowingJob, Subjects  # noqa: E402
 
-from tidelock.following import meetings  # noqa: E402
+from tidelock.following import agreed_positions  # noqa: E402
 from tidelock.following.follower import Follower, Instruction, InstructionFile  # noqa: E402
 from tidelock.following.merging import BEHIND  # noqa: E402
 
@@ -374,7 +374,7 @@ class TestJobsThatMeet:
         self, subjects: Subjects, clock: Clock, jobs: list[FollowingJob], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What was agreed on in between is forgotten; it must not be taken in one."""
-        monkeypatch.setattr(meetings, "KEPT", 3)
+        monkeypatch.setattr(agreed_positions, "KEPT", 3)
         one, two = jobs
         for published in ("aaab", "aab", "ab", "aaaa", "b", "ab") * 3:
             subjects.publish(published)

@@ -14,7 +14,6 @@ from tidelock.recovery import (
     GiveUp,
     InputsReady,
     Link,
-    Looked,
     Machine,
     Policy,
     QueryEnded,
@@ -27,6 +26,7 @@ from tidelock.recovery import (
     State,
     StopAsked,
     StopSegment,
+    TimePassed,
 )
 from tidelock.recovery.life import REMEMBERED_FAILURES
 
@@ -61,7 +61,7 @@ class Story:
         wake_at = self.machine.wake_at()
         assert wake_at is not None
         self.now = wake_at
-        return self.tell(Looked())
+        return self.tell(TimePassed())
 
     def states(self) -> str:
         return " ".join(self.machine.state(segment).value for segment in self.segments)

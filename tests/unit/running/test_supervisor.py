@@ -19,7 +19,7 @@ from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import BackendUnavailable
 from tidelock.home.events import Events
 from tidelock.home.home import Home, Record, SegmentRecord
-from tidelock.pipeline.declaration import Care
+from tidelock.pipeline.declaration import RunSettings
 from tidelock.recovery import Policy
 from tidelock.running.gates import Stopped
 from tidelock.running.supervisor import Supervisor
@@ -144,7 +144,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
         home = Home(tmp_path)
         home.remember(Record("job", {}, {}, (SegmentRecord("only", ("only",), (), None),), {}))
         segments = PlayedSegments(lambda attempt, starting: script(segments, attempt, starting), prepare)
-        care = Care(Policy(attempts=3, first_delay=0.0), None, HANG_AFTER, 1, 1.0)  # type: ignore[arg-type]
+        care = RunSettings(Policy(attempts=3, first_delay=0.0), None, HANG_AFTER, 1, 1.0)  # type: ignore[arg-type]
         clock = Clock()
         supervisor = Supervisor(segments, home, care, Events(home), clock=clock, last_words=0.0)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from tidelock.coordination.errors import (
     NoNode,
     NotEmpty,
 )
-from tidelock.coordination.glimpses import Glimpse
+from tidelock.coordination.path_states import PathState
 from tidelock.coordination.paths import ROOT, ancestors, parent
 from tidelock.coordination.tree import Node
 
@@ -28,7 +28,7 @@ __all__ = [
     "delete_owned_by",
     "delete_tree",
     "get",
-    "glimpse",
+    "path_state",
     "set_data",
 ]
 
@@ -49,8 +49,8 @@ def children(rows: sqlite3.Connection, path: str) -> list[str]:
     return sorted(child.rpartition("/")[2] for (child,) in found)
 
 
-def glimpse(rows: sqlite3.Connection, path: str) -> Glimpse:
-    """Take a glimpse of a path or, without a node, of its nearest living ancestor."""
+def path_state(rows: sqlite3.Connection, path: str) -> PathState:
+    """Take the state of a path or, without a node, of its nearest living ancestor."""
     candidates = [ROOT, *ancestors(path), path]
     marks = ", ".join("?" * len(candidates))
     found, *numbers = rows.execute(
@@ -58,7 +58,7 @@ def glimpse(rows: sqlite3.Connection, path: str) -> Glimpse:
         f" WHERE path IN ({marks}) ORDER BY length(path) DESC LIMIT 1",
         candidates,
     ).fetchone()
-    return Glimpse(found == path, *numbers)
+    return PathState(found == path, *numbers)
 
 
 def create(rows: sqlite3.Connection, path: str, data: bytes, *, session: int | None, sequential: bool) -> str:

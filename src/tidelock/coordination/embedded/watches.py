@@ -1,9 +1,9 @@
 """Watches of the embedded tree: one thread compares what it saw with what it sees.
 
-Theory of operation. A `Glimpse` is the little that is needed to notice a change of a path. Each
+Theory of operation. A `PathState` is the little that is needed to notice a change of a path. Each
 watch remembers the last one. The thread looks when ``PRAGMA data_version`` says that another
 connection has committed, which costs microseconds to ask, and at once after a change by its own
-client. A new watch takes its first glimpse before `Watcher.add` returns, under the same lock as a
+client. A new watch takes its first state before `Watcher.add` returns, under the same lock as a
 look: nothing can happen between the two unnoticed. Callbacks run without any lock.
 """
 
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 
 from tidelock.coordination.embedded.database import Database
-from tidelock.coordination.embedded.nodes import glimpse
+from tidelock.coordination.embedded.nodes import path_state
 from tidelock.coordination.embedded.sessions import Session
 from tidelock.coordination.errors import SessionExpired
 from tidelock.coordination.tree import Event, EventKind, Watch
@@ -53,7 +53,7 @@ class Watcher(Watching):
         with self._lock:
             with self._database.read() as rows:
                 self._session.require(rows)
-                watch.begin(glimpse(rows, path))
+                watch.begin(path_state(rows, path))
             self._list(watch)
         return watch
 
@@ -98,7 +98,7 @@ class Watcher(Watching):
                 return []
             with self._database.read() as rows:
                 self._session.require(rows)
-                sights = [(watch, glimpse(rows, watch.path)) for watch in self._watches]
+                sights = [(watch, path_state(rows, watch.path)) for watch in self._watches]
             # Nothing is noted before everything was read: after a failure all is seen again.
             self._seen_version = version
             return [(watch, kind) for watch, now in sights for kind in watch.update(now)]

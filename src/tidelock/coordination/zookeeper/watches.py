@@ -2,12 +2,12 @@
 
 Theory of operation. ZooKeeper's own watches fire once and end with their connection. So what fires is
 only noted (`Watcher.notice`): its path is *stale*. The thread takes stale paths and looks: it sets
-ZooKeeper's watches anew and, in the same questions, takes a `Glimpse`. Only then it calls back. What
+ZooKeeper's watches anew and, in the same questions, takes a `PathState`. Only then it calls back. What
 happened before the look is covered by this call, what happens after it fires again: after the last
 change one event always follows.
 
 When a connection breaks, all paths are stale. A path without a node that is stale may have had one
-meanwhile, so the glimpse of an absent node is never equal to an earlier one.
+meanwhile, so the state of an absent node is never equal to an earlier one.
 
 Nothing is locked while the ensemble is asked, and callbacks run without any lock.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from tidelock.coordination.glimpses import Glimpse
+from tidelock.coordination.path_states import PathState
 from tidelock.coordination.tree import Event, EventKind, Watch
 from tidelock.coordination.watching import Registered, Watching
 from tidelock.coordination.zookeeper.failures import translated
@@ -54,12 +54,12 @@ class Watcher(Watching):
             # It is listed before the first look, so that a connection that breaks after it is noticed.
             self._list(watch)
         try:
-            glimpse = self._look(path)
+            path_state = self._look(path)
         except BaseException:
             watch.close()
             raise
         with self._lock:
-            watch.begin(glimpse)
+            watch.begin(path_state)
         return watch
 
     def notice(self, event: Any) -> None:
@@ -71,21 +71,21 @@ class Watcher(Watching):
                 self._stale.add(event.path.removeprefix(self._root) or "/")
         self._wake.set()
 
-    def _look(self, path: str) -> Glimpse:
-        """Set ZooKeeper's watches on `path` and take a glimpse of it."""
+    def _look(self, path: str) -> PathState:
+        """Set ZooKeeper's watches on `path` and take its state."""
         full = self._root if path == "/" else self._root + path
         while True:
             with translated(self._session.location, path):
                 (stat,) = self._session.read(lambda kazoo: [kazoo.exists_async(full, self.notice)])
                 if stat is None:
-                    return Glimpse(False, 0, 0, next(self._looks))
+                    return PathState(False, 0, 0, next(self._looks))
                 try:
                     ((_, stat),) = self._session.read(
                         lambda kazoo: [kazoo.get_children_async(full, self.notice, include_data=True)]
                     )
                 except NoNodeError:  # gone since
                     continue
-            return Glimpse(True, stat.czxid, stat.version, stat.cversion)
+            return PathState(True, stat.czxid, stat.version, stat.cversion)
 
     def _run(self) -> None:
         while not self._session.over.is_set():
@@ -106,14 +106,14 @@ class Watcher(Watching):
         if self._session.over.is_set():
             return
         try:
-            glimpse = self._look(path)
+            path_state = self._look(path)
         except TidelockError as error:
             if not self._session.over.is_set():
                 _LOGGER.warning("a watch on %s is late: %s", path, error)
                 self._put_back(path)
             return
         for watch in self._on(path):
-            for kind in self._update(watch, glimpse):
+            for kind in self._update(watch, path_state):
                 watch.fire(kind)
 
     def _put_back(self, path: str) -> None:
@@ -122,6 +122,6 @@ class Watcher(Watching):
         self._session.over.wait(_PAUSE_AFTER_FAILURE)
         self._wake.set()
 
-    def _update(self, watch: Registered, glimpse: Glimpse) -> list[EventKind]:
+    def _update(self, watch: Registered, path_state: PathState) -> list[EventKind]:
         with self._lock:
-            return watch.update(glimpse)
+            return watch.update(path_state)

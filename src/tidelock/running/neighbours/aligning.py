@@ -157,7 +157,7 @@ class Aligner:
         self._reported: tuple[Any, ...] = ()
         self._unheard: Unknown | None = None
         self._advancing = Trouble(events, "alignment failed", "alignment recovered")
-        self._talking = Trouble(events, "alignment failed", "alignment recovered")
+        self._talk_trouble = Trouble(events, "alignment failed", "alignment recovered")
         self.source = self._kept()
         self._instruct(self.source)
 
@@ -189,7 +189,7 @@ class Aligner:
         if self.source.state not in _AT_REST or time.monotonic() - self._advanced >= _TELL_EVERY:
             self._advanced = time.monotonic()
             self._try(self._advance, self._advancing)
-        if not self._try(lambda: self._try_to_talk(last=last), self._talking):
+        if not self._try(lambda: self._try_to_talk(last=last), self._talk_trouble):
             self.close()  # whatever it is, it may be the session's: with a new one, everything is told again
 
     def _try(self, what: Callable[[], bool], trouble: Trouble) -> bool:

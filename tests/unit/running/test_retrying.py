@@ -9,7 +9,7 @@ import pytest
 
 from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.recovery import Policy
-from tidelock.running.patience import patiently
+from tidelock.running.retrying import patiently
 
 QUICK = Policy(first_delay=0.001, longest_delay=0.001)
 

@@ -1,6 +1,6 @@
 """How a watch notices a change: the little that it remembers of a path, and a pure comparison.
 
-Two glimpses are equal only if nothing happened to the path in between. For a node that exists three
+Two states are equal only if nothing happened to the path in between. For a node that exists three
 numbers that only grow are enough. A path without a node needs care: a node may have come and gone
 since, and whoever watches may have seen it. So an absent node has numbers too, and whatever may have
 passed meanwhile makes them differ; each backend has its own.
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from tidelock.coordination.tree import EventKind
 
-__all__ = ["Glimpse", "differences"]
+__all__ = ["PathState", "differences"]
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
+class PathState:
     """What a path looked like."""
 
     exists: bool
@@ -25,17 +25,17 @@ class Glimpse:
     child_changes: int
 
 
-def differences(before: Glimpse, after: Glimpse) -> list[EventKind]:
-    """Return the kinds of events that lead from one glimpse of a path to the next.
+def differences(before: PathState, after: PathState) -> list[EventKind]:
+    """Return the kinds of events that lead from one state of a path to the next.
 
-    >>> absent, present = Glimpse(False, 1, 0, 4), Glimpse(True, 7, 0, 0)
+    >>> absent, present = PathState(False, 1, 0, 4), PathState(True, 7, 0, 0)
     >>> differences(absent, present)
     [<EventKind.CREATED: 'created'>]
-    >>> differences(present, Glimpse(True, 7, 3, 1))
+    >>> differences(present, PathState(True, 7, 3, 1))
     [<EventKind.CHANGED: 'changed'>, <EventKind.CHILDREN: 'children'>]
-    >>> differences(present, Glimpse(True, 9, 0, 0))
+    >>> differences(present, PathState(True, 9, 0, 0))
     [<EventKind.DELETED: 'deleted'>, <EventKind.CREATED: 'created'>]
-    >>> differences(absent, Glimpse(False, 1, 0, 6))
+    >>> differences(absent, PathState(False, 1, 0, 6))
     [<EventKind.DELETED: 'deleted'>]
     """
     if before.exists and after.exists and before.created == after.created:

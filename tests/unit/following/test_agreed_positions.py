@@ -10,8 +10,8 @@ pytest.register_assert_rewrite("tests.following", "tests.contract.log_store_cont
 
 from tests.following import Subjects  # noqa: E402
 
-from tidelock.following import meetings  # noqa: E402
-from tidelock.following.meetings import Meetings  # noqa: E402
+from tidelock.following import agreed_positions  # noqa: E402
+from tidelock.following.agreed_positions import AgreedPositions  # noqa: E402
 from tidelock.log import Retention  # noqa: E402
 
 
@@ -20,15 +20,15 @@ def subjects(tmp_path: Path) -> Subjects:
     return Subjects(tmp_path, "ab", Retention(epochs=1))
 
 
-def known(subjects: Subjects) -> Meetings:
-    return Meetings(list(subjects.logs.values()))
+def known(subjects: Subjects) -> AgreedPositions:
+    return AgreedPositions(list(subjects.logs.values()))
 
 
 def at(*epochs: int) -> list[dict[str, int]]:
     return [{"a": n, "b": n} for n in epochs]
 
 
-def agree(one: Meetings, *epochs: int) -> None:
+def agree(one: AgreedPositions, *epochs: int) -> None:
     for position in at(*epochs):
         one.agreed()
         assert one.propose(position)
@@ -46,7 +46,7 @@ def test_of_two_that_propose_one_is_heard(subjects: Subjects) -> None:
 
 def test_other_logs_have_other_meetings(subjects: Subjects) -> None:
     agree(known(subjects), 1)
-    assert Meetings([subjects.logs["a"]]).agreed() == []
+    assert AgreedPositions([subjects.logs["a"]]).agreed() == []
 
 
 def test_those_that_the_logs_no_longer_hold_go_but_for_the_newest(subjects: Subjects) -> None:
@@ -62,7 +62,7 @@ def test_those_that_the_logs_no_longer_hold_go_but_for_the_newest(subjects: Subj
 
 
 def test_only_so_many_are_kept(subjects: Subjects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meetings, "KEPT", 3)
+    monkeypatch.setattr(agreed_positions, "KEPT", 3)
     one = known(subjects)
     agree(one, *range(20))
     assert one.agreed() == at(17, 18, 19)
@@ -71,7 +71,7 @@ def test_only_so_many_are_kept(subjects: Subjects, monkeypatch: pytest.MonkeyPat
 def test_who_was_stopped_while_many_were_made_takes_nobodys_place(
     subjects: Subjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meetings, "KEPT", 3)
+    monkeypatch.setattr(agreed_positions, "KEPT", 3)
     one, late, very_late = known(subjects), known(subjects), known(subjects)
     very_late.agreed()
     agree(one, 0, 1)
@@ -86,7 +86,7 @@ def test_who_was_stopped_while_many_were_made_takes_nobodys_place(
 def test_who_was_stopped_and_dies_then_leaves_nothing_that_counts(
     subjects: Subjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meetings, "KEPT", 3)
+    monkeypatch.setattr(agreed_positions, "KEPT", 3)
     one, late = known(subjects), known(subjects)
     agree(one, *range(7))
     late.agreed()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.waiting import PATIENCE, eventually
 
-from tidelock.running.neighbours.talking import Talking
+from tidelock.running.neighbours.threads import NeighbourThreads
 
 
 class Speaker:
@@ -34,7 +34,7 @@ class Speaker:
 
 def test_those_who_hang_do_not_hold_up_the_end() -> None:
     speaker: Any = Speaker()
-    talking = Talking(speaker, ())
+    talking = NeighbourThreads(speaker, ())
     talking.start()
     assert not talking.end(0.0)
     talking.close()
@@ -46,7 +46,7 @@ def test_those_who_hang_do_not_hold_up_the_end() -> None:
 def test_those_who_do_not_are_waited_for() -> None:
     speaker: Any = Speaker()
     speaker.goes_on.set()
-    talking = Talking(speaker, ())
+    talking = NeighbourThreads(speaker, ())
     talking.start()
     assert talking.end(PATIENCE)
     talking.close()

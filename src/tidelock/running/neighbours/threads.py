@@ -27,7 +27,7 @@ class _Speaker(Protocol):
         """Let `run` return."""
 
 
-class Talking:
+class NeighbourThreads:
     """What speaks for a run, and combines the subjects that it shares."""
 
     def __init__(self, aligner: Aligner | None, shared: Sequence[SharedSubject]) -> None:
@@ -41,7 +41,7 @@ class Talking:
     @classmethod
     def of(
         cls, pipeline: Declaration, segments: Segments, home: Home, events: Events, last_epoch: Epoch | None
-    ) -> Talking:
+    ) -> NeighbourThreads:
         """Make the job known to others, if it has to do with any.
 
         Raises:
@@ -56,7 +56,7 @@ class Talking:
             home,
             events,
             interval=interval_seconds(pipeline.epoch),
-            patience=pipeline.care.alignment_patience,
+            patience=pipeline.run_settings.alignment_patience,
             last_epoch=last_epoch,
         )
         try:
@@ -70,7 +70,7 @@ class Talking:
                 neighbours.publishes[known.subject][0],
                 pipeline.name,
                 coordinator,
-                pipeline.care.alignment_patience,
+                pipeline.run_settings.alignment_patience,
                 events,
                 producers=known.producers,
             )

@@ -41,7 +41,7 @@ class _Agreed:
     """The mark of its predecessor."""
 
 
-class Meetings:
+class AgreedPositions:
     """The agreed positions over some logs, in the store of the first of them. One thread."""
 
     def __init__(self, logs: Sequence[EpochLog]) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.memory_logs import MemoryLog
 
-from tidelock.following import meetings
-from tidelock.following.meetings import Meetings
+from tidelock.following import agreed_positions
+from tidelock.following.agreed_positions import AgreedPositions
 from tidelock.following.merging import Position, newer
 
 JOBS = 3
@@ -29,9 +29,9 @@ class Agreeing(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(meetings, "KEPT", KEPT)
+        self.patch.setattr(agreed_positions, "KEPT", KEPT)
         self.logs = [MemoryLog("a"), MemoryLog("b")]
-        self.jobs = [Meetings(self.logs) for _ in range(JOBS)]
+        self.jobs = [AgreedPositions(self.logs) for _ in range(JOBS)]
         self.looked: dict[int, Position | None] = {}
         self.agreed: list[Position] = []  # all that ever were, in order
 
@@ -78,7 +78,7 @@ class Agreeing(RuleBasedStateMachine):
             patch.setattr(store, "delete", lambda name: delete(name) if next(left, None) is not None else _die())
             self.jobs[job].propose(position)
         self.agreed.append(position)
-        self.jobs[job] = Meetings(self.logs)
+        self.jobs[job] = AgreedPositions(self.logs)
 
     @rule(job=jobs, another=jobs)
     def propose_while_another_does(self, job: int, another: int) -> None:
@@ -115,11 +115,11 @@ class Agreeing(RuleBasedStateMachine):
                 assert len(self.logs[0].store.made) == made + 1
         if not stale:
             self.agreed.append(position)
-        self.jobs[job] = Meetings(self.logs)
+        self.jobs[job] = AgreedPositions(self.logs)
 
     @rule(job=jobs)
     def restart(self, job: int) -> None:
-        self.jobs[job] = Meetings(self.logs)
+        self.jobs[job] = AgreedPositions(self.logs)
         self.looked.pop(job, None)
 
     @rule(back=st.integers(0, 3))
