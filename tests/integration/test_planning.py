@@ -110,8 +110,8 @@ def test_the_profile_of_a_pipeline_can_be_planned_with(
     planned = Planner.of(pipeline, spark).plan(model, 50.0)
     assert planned.overhead <= 50.0
     assert planned.costs.recovery > 0
-    # Declared as an anchor, and behind an update: both are cuts in every plan.
-    assert {cut.log for cut in planned.cutting.cuts} >= {"twice", "counts"}
+    # Declared as an anchor: a cut in every plan. Whether the sink gets a segment of its own is up to the figures.
+    assert "twice" in {cut.log for cut in planned.cutting.cuts}
 
 
 def test_history_counts_the_failures_of_a_home(pipeline: tidelock.Pipeline, place: Place, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast, get_args, overload
+from typing import Any, Self, TypeVar, cast, get_args, overload
 
 from tidelock.alignment.combining import combiner_cursor
 from tidelock.credentials import taken
@@ -338,13 +338,13 @@ class Declaration:
         self._nodes.append(node)
         return function
 
-    def rehearsal(self) -> Declaration:
+    def rehearsal(self) -> Self:
         """The same pipeline without effects outside of its home, to be measured.
 
         Its sinks take nothing anywhere, nothing is published, whom it follows does not wait for it, its logs keep
         everything, and every operator may be cut off.
         """
-        copy = Declaration(self.name, epoch=self.epoch)
+        copy = type(self)(self.name, epoch=self.epoch)
         copy._nodes = [replace(node, anchor=None, epochs_per_batch=1) for node in self._nodes]
         copy._feedback = self._feedback
         copy.functions = self.functions
