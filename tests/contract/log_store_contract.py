@@ -297,7 +297,7 @@ class LogStoreContract:
         assert len(rows(log)[0]) == 1
 
     def test_a_writer_killed_at_any_moment_leaves_whole_entries(self, url: str) -> None:
-        spawn = multiprocessing.get_context("fork")
+        spawn = multiprocessing.get_context("spawn")
         log = EpochLog.create(url, SCHEMA)
         newest = -1
         for _ in range(8):

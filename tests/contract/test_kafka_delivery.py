@@ -89,11 +89,11 @@ def write_for_ever(address: str, topic: str) -> None:
 
 
 def test_a_writer_killed_at_any_moment_leaves_whole_epochs(kafka_server: KafkaServer, topic: str) -> None:
-    fork = multiprocessing.get_context("fork")
+    spawn = multiprocessing.get_context("spawn")  # a client of Kafka does not survive a fork
     new_writer(kafka_server, topic).is_done({})  # the topic is there
     epochs = 0
     for _ in range(4):
-        child = fork.Process(target=write_for_ever, args=(kafka_server.address, topic))
+        child = spawn.Process(target=write_for_ever, args=(kafka_server.address, topic))
         child.start()
         eventually(lambda: len(values(kafka_server, topic)) > (epochs + 2) * 20, "the child writes")  # noqa: B023
         os.kill(child.pid or 0, signal.SIGKILL)

@@ -303,8 +303,12 @@ def test_brokers_that_are_not_there(kafka_servers: KafkaServers) -> None:
     assert rows(calm.log) == {0: [0], 1: [1], 2: [2]}
 
 
+_SNAPSHOT_EVERY = 40
+
+
 def publish_patiently(url: str, epochs: int) -> None:
     """Publish up to an epoch; whatever fails is begun again as a supervisor does it, with a take-over."""
+    kafka_replica.SNAPSHOT_EVERY = _SNAPSHOT_EVERY
     writers: list[LogWriter] = []
 
     def go_on() -> None:
@@ -326,11 +330,11 @@ def test_a_broker_that_is_killed_again_and_again_costs_nothing(
     """In the middle of publishing, with snapshots and deleted records, some of which come back."""
     server, epochs = kafka_servers.start(), 150
     url = f"{server.url}/log"
-    monkeypatch.setattr(kafka_replica, "SNAPSHOT_EVERY", 40)
+    monkeypatch.setattr(kafka_replica, "SNAPSHOT_EVERY", _SNAPSHOT_EVERY)
     patiently(lambda: EpochLog.create(url, SCHEMA))
     log = EpochLog.open(url)
     hurried_url = f"{url}?timeout=2"
-    child = multiprocessing.get_context("fork").Process(target=publish_patiently, args=(hurried_url, epochs))
+    child = multiprocessing.get_context("spawn").Process(target=publish_patiently, args=(hurried_url, epochs))
     child.start()
 
     def has_published(epochs: int) -> bool:
@@ -414,10 +418,10 @@ def test_what_a_killed_writer_was_told_is_there_at_once(kafka_url: str) -> None:
     """A record that was under way may still land after the kill; one that was answered has landed."""
     url = f"{kafka_url}/log"
     log = EpochLog.create(url, SCHEMA)
-    fork = multiprocessing.get_context("fork")
+    spawn = multiprocessing.get_context("spawn")
     for _ in range(15):
-        ours, theirs = fork.Pipe(duplex=False)
-        child = fork.Process(target=publish_and_tell, args=(url, theirs))
+        ours, theirs = spawn.Pipe(duplex=False)
+        child = spawn.Process(target=publish_and_tell, args=(url, theirs))
         child.start()
         theirs.close()
         last = [ours.recv() for _ in range(3)][-1]
