@@ -308,9 +308,12 @@ def test_a_sentinel_is_asked_as_who_it_wants_and_over_tls(
     scheme, files = ("rediss", f"&{tls.query}") if tls else ("redis", "")
     url = f"{scheme}://:{SECRET}@{sentinel.address}/0/log?sentinel={PRIMARY}&timeout=3{files}"
     if said == "its own":
-        with pytest.raises((BackendUnavailable, PipelineError)) as told:
+        with pytest.raises(
+            PipelineError, match=f"no Sentinel says where '{PRIMARY}' is .*: say who you are"
+        ) as told:
             EpochLog.open(url.replace("timeout=3", "timeout=0.3"))
         assert SECRET not in str(told.value)
+        assert "redis.client" not in str(told.value)
         sentinels = "sentinels" if tls else "sentinel"
         monkeypatch.setenv(PASSWORDS, f"{sentinels}://:{of_sentinel}@{sentinel.address}")
     assert rows(new_writer(url).log) == {0: [0], 1: [1]}
@@ -322,6 +325,21 @@ def test_a_sentinel_without_a_password_watches_servers_that_have_one(redis_serve
     sentinel = redis_servers.sentinel(primary, of_primary=SECRET)
     url = f"redis://:{SECRET}@{sentinel.address}/0/log?sentinel={PRIMARY}&timeout=3"
     assert rows(new_writer(url).log) == {0: [0], 1: [1]}
+
+
+def test_sentinels_that_do_not_know_the_primary_are_told_in_one_line(redis_servers: RedisServers) -> None:
+    primary = redis_servers.start()
+    redis_servers.replica(primary)
+    sentinel = redis_servers.sentinel(primary)
+    url = f"redis://{sentinel.address}/0/log?sentinel={{}}&timeout=0.3"
+    with pytest.raises(BackendUnavailable, match="no Sentinel says where 'other' is"):
+        EpochLog.create(url.format("other"), SCHEMA)
+    sentinel.kill()
+    with pytest.raises(
+        BackendUnavailable, match=f"no Sentinel says where '{PRIMARY}' is .*ConnectionError"
+    ) as told:
+        EpochLog.create(url.format(PRIMARY), SCHEMA)
+    assert "redis.client" not in str(told.value)
 
 
 def test_a_log_over_tls(redis_servers: RedisServers) -> None:

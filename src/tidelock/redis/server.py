@@ -7,6 +7,7 @@ idempotent.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import redis
-from redis.backoff import ConstantBackoff
+from redis.backoff import ConstantBackoff, NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
@@ -24,7 +25,7 @@ from redis.exceptions import (
     ResponseError,
 )
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 from tidelock.credentials import HINT, Credentials, cause, credentials_for, told
 from tidelock.errors import BackendUnavailable, PipelineError
@@ -33,6 +34,8 @@ from tidelock.redis.location import Location
 Answer = TypeVar("Answer")
 
 _PAUSE = 0.1
+_MET = re.compile(r" - (?:\w+:)?(\w+Error)\b")
+"""In the text of redis-py's error, what asking each Sentinel met, behind a long description of its client."""
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
 _clients: dict[tuple[Location, Credentials | None], redis.Redis] = {}
@@ -89,7 +92,9 @@ def _sentinels(server: Location, who: Credentials | None) -> Any:
     some get the server's.
     """
     own, watched = credentials_for(server.sentinels), str(server.sentinel)
-    waiting = {"socket_timeout": server.timeout, "socket_connect_timeout": server.timeout, **_tls(server)}
+    waiting: dict[str, Any] = {"socket_timeout": server.timeout, "socket_connect_timeout": server.timeout}
+    # Each is asked once: who wants to know where the primary is asks again, for as long as the timeout says.
+    waiting |= {"retry": Retry(NoBackoff(), 0), **_tls(server)}
     made: Any = Sentinel
     asked = made(server.hosts, sentinel_kwargs={**waiting, **_login(own)})
     if own is None and who is not None and not _answers(asked, watched):
@@ -136,6 +141,8 @@ def translated(location: Location) -> Iterator[None]:
         raise PipelineError(
             f"{location.shown}: the server refuses this user or password ({told(error)}): {HINT}"
         ) from cause(error)
+    except MasterNotFoundError as error:
+        raise _unknown_primary(location, error) from None  # its text describes clients, which know passwords
     except OutOfMemoryError as error:
         raise BackendUnavailable(
             f"{location.shown}: the server has no memory left, and nothing was changed. Give it more (maxmemory), "
@@ -154,6 +161,16 @@ def translated(location: Location) -> Iterator[None]:
             f"{location.shown}: the server does not answer ({told(error)}). Start it, or see whether it "
             "can be reached from here"
         ) from cause(error)
+
+
+def _unknown_primary(location: Location, error: MasterNotFoundError) -> PipelineError | BackendUnavailable:
+    """No Sentinel says where the primary is: they refuse us all, or it may be a passing trouble."""
+    kinds = set(_MET.findall(str(error)))
+    said = f"{location.shown}: no Sentinel says where {location.sentinel!r} is"
+    said += f" ({', '.join(sorted(kinds))})" if kinds else ""
+    if kinds == {AuthenticationError.__name__}:
+        return PipelineError(f"{said}: {HINT}")
+    return BackendUnavailable(f"{said}. Start them, or see whether they watch a primary of this name that is up")
 
 
 def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
