@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tidelock.error_notes import listen
 from tidelock.errors import (
     BackendUnavailable,
     BatchFailed,
@@ -22,6 +23,8 @@ from tidelock.errors import (
     UnsupportedFormat,
 )
 from tidelock.release import version
+
+listen()
 
 if TYPE_CHECKING:
     from tidelock import coordination

@@ -13,9 +13,15 @@
     └── InternalError             us: a rule of Tidelock's own was broken
 
 A message says what happened, where (log, epoch, file), and what to do about it.
+
+Which branch an error is of decides what is done about it, also when it was raised in another process: see
+`tidelock.error_notes`.
 """
 
 from __future__ import annotations
+
+import json
+from typing import ClassVar
 
 __all__ = [
     "BackendUnavailable",
@@ -29,11 +35,27 @@ __all__ = [
     "SchemaMismatch",
     "TidelockError",
     "UnsupportedFormat",
+    "branch",
 ]
 
 
 class TidelockError(Exception):
     """The root of every error that Tidelock raises on purpose."""
+
+    word: ClassVar[str | None] = None
+    """With what errors of this process are marked as soon as they are made."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        if self.word is not None:
+            self.mark(self.word)
+
+    def mark(self, word: str) -> None:
+        """Add a note that says what this is, for somebody who knows the word. Idempotent."""
+        if branch(type(self)) in (TidelockError, BatchFailed) or getattr(self, "__notes__", None):
+            return  # nobody acts on those by their type
+        said = f"{type(self).__name__}: {Exception.__str__(self)}".partition("\n")[0]
+        self.add_note(f"[tidelock {word}] {json.dumps([branch(type(self)).__name__, said])}")
 
 
 class PipelineError(TidelockError):
@@ -74,3 +96,13 @@ class Fenced(TidelockError):
 
 class InternalError(TidelockError):
     """One of Tidelock's own rules was broken: a defect of Tidelock."""
+
+
+def branch(error: type[TidelockError]) -> type[TidelockError]:
+    """The class of this module that says who must act on an error, also on one of a type of others.
+
+    >>> class Away(BackendUnavailable): ...
+    >>> branch(Away).__name__
+    'BackendUnavailable'
+    """
+    return next(above for above in error.__mro__ if above.__module__ == __name__)

@@ -17,7 +17,18 @@ SRC = Path(__file__).parents[2] / "src"
 # Lowest first. A folder (or top-level module) may import what is on a lower level, and nothing on its own.
 LEVELS = (
     {"errors"},
-    {"credentials", "epochs", "errands", "extras", "inside", "intervals", "placing", "release", "urls"},
+    {
+        "credentials",
+        "epochs",
+        "errands",
+        "error_notes",
+        "extras",
+        "inside",
+        "intervals",
+        "placing",
+        "release",
+        "urls",
+    },
     {"backends", "fingerprint", "kafka", "redis", "recovery", "topology"},
     {"planning", "log", "coordination"},
     {"cache", "following"},

@@ -30,6 +30,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tidelock import error_notes
+
 _READY = (
     "pyarrow",
     "pyspark.daemon",
@@ -208,6 +210,7 @@ def _run(request: dict[str, Any]) -> int:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    error_notes.listen()
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:0] = [path for path in paths if path not in sys.path]
     flag, module, *rest = request["arguments"]

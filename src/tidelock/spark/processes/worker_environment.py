@@ -1,4 +1,6 @@
-"""What the Python processes that Spark starts are told by their environment: who this job is at its servers.
+"""What the Python processes that Spark starts are told by their environment.
+
+That is who this job is at its servers, and the word for notes on errors (`tidelock.error_notes`).
 
 URLs in tasks, options and plans are places without credentials (`tidelock.credentials`), because Spark writes them
 into its event log and shows them in its pages. The environments of Python processes it neither writes nor shows:
@@ -18,6 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidelock.credentials import FILE, PASSWORDS, exported
+from tidelock.error_notes import NAME, WORD
 
 __all__ = ["changing", "tell_workers"]
 
@@ -26,9 +29,10 @@ changing = threading.RLock()
 
 
 def tell_workers(spark: SparkSession) -> None:
-    """Give functions and data sources of this session, from now on, this process's credentials. Idempotent."""
+    """Give functions and data sources of this session, from now on, what this process tells them. Idempotent."""
     context: Any = spark.sparkContext
-    told = {name: value for name, value in ((PASSWORDS, exported()), (FILE, os.environ.get(FILE))) if value}
+    all_of_it = ((PASSWORDS, exported()), (FILE, os.environ.get(FILE)), (NAME, WORD))
+    told = {name: value for name, value in all_of_it if value}
     with changing:
         if any(context.environment.get(name) != value for name, value in told.items()):
             # Another one, because threads that build plans may be reading this one.

@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from tidelock.errors import BackendUnavailable, BatchFailed
+from tidelock.error_notes import WORD
+from tidelock.errors import BackendUnavailable, BatchFailed, TidelockError
 from tidelock.spark.query.batches import Stopped
 
 _LOGGER = logging.getLogger("py4j.accumulators")
@@ -48,13 +49,16 @@ def silence_echoes() -> None:
 
 @contextmanager
 def told_shortly(where: str) -> Iterator[None]:
-    """Translate what Py4J and Spark raise inside; ``where`` begins the message.
+    """Translate what Py4J and Spark raise inside; ``where`` begins the message. Our own errors are marked.
 
     Raises:
         BatchFailed: Spark failed, or is being stopped.
     """
     try:
         yield
+    except TidelockError as error:
+        error.mark(WORD)
+        raise
     except Py4JJavaError as error:
         raise BatchFailed(_story(where, str(error), _message(error.java_exception))) from None
     except PySparkException as error:

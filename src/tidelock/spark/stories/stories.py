@@ -3,8 +3,8 @@
 A failure of the user's code reaches the driver as text: the traceback of a Python worker inside an exception of
 the JVM. Frames of that traceback are matched with the places where the operators' functions stand.
 
-Tidelock's own errors come back as text in the same way, from Python workers and from the processes of sources. The
-line that ends their traceback has the error's full name, and that says who has to act, as the type would.
+Tidelock's own errors come back as text in the same way, from Python workers and from the processes of sources.
+Notes that nobody else can write say of which type they were (`tidelock.error_notes`).
 
 A story is stored, shown and sent, so it tells no secret. What a failure means is judged by all its words; what is
 told of them goes through `_told`, without the passwords that this process knows. Texts in the user's code may be
@@ -17,16 +17,25 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from tidelock import errors
 from tidelock.credentials import redacted
-from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, LogCorrupt, PipelineError, PlanError
+from tidelock.error_notes import marked_in
+from tidelock.errors import (
+    BackendUnavailable,
+    BatchFailed,
+    Fenced,
+    LogCorrupt,
+    PipelineError,
+    PlanError,
+    TidelockError,
+    branch,
+)
 from tidelock.spark.stories.tracebacks import Frame, Raised, tracebacks
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -61,7 +70,6 @@ _OF_DATA = re.compile(r"SQLSTATE: (?:22|P0)\w+|^== (?:DataFrame|SQL)\b", re.MULT
 """Spark found something in the rows that an expression does not take."""
 _BATCH_FAILED = re.compile(r"^tidelock\.errors\.BatchFailed: (?P<told>.+)$", re.MULTILINE)
 _LAST_TASK = re.compile(r"most recent failure: .*?\(TID \d+\) \([^)]*\): (?P<cause>.+)")
-_OWN = re.compile(r"^tidelock\.errors\.(?P<told>(?P<name>\w+).*)$", re.MULTILINE)
 _NEVER_BETTER = (PipelineError, PlanError, Fenced, LogCorrupt, AnalysisException)
 _NO_ROOM = re.compile(
     r"\b(?:OSError|IOException|FileNotFoundException|FileSystemException|FSError|RocksDBException"
@@ -111,7 +119,7 @@ class Storyteller:
         Code of the user that stands in no operator's function belongs to the only operator there is, if so.
         """
         text = _text(failure)
-        own = _own_errors(text)
+        own = _own_errors(failure, text)
         told = {type(failure), *own}
         final = any(issubclass(error, _NEVER_BETTER) for error in told)
         away = any(issubclass(error, BackendUnavailable) for error in told)
@@ -161,10 +169,28 @@ def _java_causes(failure: BaseException) -> str:
     return "\n".join(told)
 
 
-def _own_errors(text: str) -> dict[type[BaseException], str]:
-    """Tidelock's own errors that a text tells of, each with its line; not the one that only wraps another."""
-    found = {getattr(errors, line["name"], None): line["told"] for line in _OWN.finditer(text)}
-    return {error: told for error, told in found.items() if error is not None and error is not BatchFailed}
+def _own_errors(failure: BaseException, text: str) -> dict[type[BaseException], str]:
+    """Tidelock's own errors behind a failure, in other processes and in this one, each with what it said.
+
+    Those that only wrap others, or stand for no trouble, are left out.
+    """
+    found = dict(marked_in(text)) | {
+        branch(type(error)): _named(error) for error in reversed(list(_chain(failure)))
+    }
+    return {error: said for error, said in found.items() if error not in (TidelockError, BatchFailed)}
+
+
+def _chain(failure: BaseException) -> Iterator[TidelockError]:
+    """The Tidelock errors that a failure is and came from, the outermost first."""
+    error: BaseException | None = failure
+    while error is not None:
+        if isinstance(error, TidelockError):
+            yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_first_line(str(error))}"
 
 
 def _raised(failure: BaseException, text: str, own: Mapping[type[BaseException], str]) -> str:

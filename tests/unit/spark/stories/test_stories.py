@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import pickle
 import sysconfig
+import traceback
 
 import pytest
 from pyspark.errors import (
@@ -18,7 +20,16 @@ from pyspark.errors import (
 
 from tidelock import errors
 from tidelock.credentials import taken
-from tidelock.errors import BackendUnavailable, BatchFailed, Fenced, PipelineError
+from tidelock.error_notes import NAME, WORD, listen
+from tidelock.errors import (
+    BackendUnavailable,
+    BatchFailed,
+    Fenced,
+    LogCorrupt,
+    LogNotFound,
+    PipelineError,
+    TidelockError,
+)
 from tidelock.spark.stories import tracebacks
 from tidelock.spark.stories.stories import Storyteller, spark_error
 
@@ -46,6 +57,9 @@ def raised_here(error: Exception) -> Exception:
         raise error
     except type(error) as raised:
         return raised
+
+
+RAISED_HERE = f"(test_stories.py, line {inspect.getsourcelines(raised_here)[1] + 3}, in raised_here)"
 
 
 def from_worker(line: int) -> PythonException:
@@ -204,13 +218,13 @@ def test_an_error_of_spark_in_the_driver_has_the_line_that_asked_for_it(teller: 
     told = "[UNRESOLVED_COLUMN] No column `n`: " + "`a`, " * 200
     error = str(teller.tell(raised_here(captured(AnalysisException, f"{told};\n'Project ['n]\n")), ["counts"]))
     assert error.startswith("[UNRESOLVED_COLUMN] No column `n`: `a`, ")
-    assert error.endswith("(test_stories.py, line 46, in raised_here)")
+    assert error.endswith(RAISED_HERE)
     assert "Project" not in error
 
 
 def test_an_error_without_a_class_of_spark_s_has_its_type(teller: Storyteller) -> None:
     error = str(teller.tell(raised_here(captured(NumberFormatException, 'For input string: "xx"')), ["counts"]))
-    assert error == ('NumberFormatException: For input string: "xx" (test_stories.py, line 46, in raised_here)')
+    assert error == f'NumberFormatException: For input string: "xx" {RAISED_HERE}'
 
 
 def test_what_an_expression_does_not_take_is_told_before_the_line_that_asked_for_it(teller: Storyteller) -> None:
@@ -220,7 +234,12 @@ def test_what_an_expression_does_not_take_is_told_before_the_line_that_asked_for
     )
 
 
-def in_another_process(error: str) -> str:
+def marked(error: TidelockError) -> TidelockError:
+    error.mark(WORD)
+    return error
+
+
+def in_another_process(error: TidelockError) -> str:
     """As Spark tells of an error in the process of a source, or in a worker."""
     return (
         "[STREAM_FAILED] Query terminated with exception: Error from python worker:\n"
@@ -230,38 +249,76 @@ def in_another_process(error: str) -> str:
         "The above exception was the direct cause of the following exception:\n\n"
         "Traceback (most recent call last):\n"
         '  File "tidelock/spark/connector/source.py", line 229, in latestOffset\n'
-        f"{error}\n SQLSTATE: XXKST"
+        f"{''.join(traceback.format_exception_only(marked(error)))} SQLSTATE: XXKST"
     )
 
 
-AWAY = "tidelock.errors.BackendUnavailable: file:/logs/counts: it does not answer"
+class ShelfAway(BackendUnavailable):
+    """As a store of another package may say that it is away."""
+
+
+AWAY = "file:/logs/counts: it does not answer"
+
+
+@pytest.mark.parametrize("kind", [BackendUnavailable, ShelfAway])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_store_that_is_away_is_an_outage(
+    teller: Storyteller, kind: type[BackendUnavailable], wrapped: bool
+) -> None:
+    told = in_another_process(kind(AWAY))
+    failures = [
+        kind(AWAY),
+        StreamingQueryException(told),
+        BatchFailed(f"batch 3: org.apache.spark.SparkException: {told}"),
+    ]
+    for failure in [chained(failure) for failure in failures] if wrapped else failures:
+        story = teller.tell(failure, ["counts"])
+        assert (story.outage, story.final) == (True, False)
+        assert str(story) == f"{kind.__name__}: {AWAY}"
+
+
+def chained(cause: Exception) -> Exception:
+    """An error that was raised because of another."""
+    failure = BatchFailed("batch 3")
+    failure.__cause__ = cause
+    return failure
+
+
+@pytest.mark.parametrize("kind", [LogCorrupt, Fenced, LogNotFound, PipelineError])
+def test_own_errors_of_other_processes_are_as_final_as_here(
+    teller: Storyteller, kind: type[TidelockError]
+) -> None:
+    told = in_another_process(kind("file:/logs/counts: look at it"))
+    story = teller.tell(
+        StreamingQueryException(f"{told}\n{in_another_process(BackendUnavailable(AWAY))}"), ["counts"]
+    )
+    assert (story.outage, story.final) == (False, True)
+    alone = teller.tell(StreamingQueryException(told), ["counts"])
+    assert str(alone) == f"{kind.__name__}: file:/logs/counts: look at it"
 
 
 @pytest.mark.parametrize(
-    "failure",
+    "words",
     [
-        BackendUnavailable("file:/logs/counts: it does not answer"),
-        StreamingQueryException(in_another_process(AWAY)),
-        BatchFailed(f"batch 3: org.apache.spark.SparkException: {in_another_process(AWAY)}"),
+        "see tidelock.errors.BackendUnavailable: what to do",
+        "a row of the data:\ntidelock.errors.BackendUnavailable: it is away",
+        'a row of the data:\n[tidelock 0123456789abcdef] ["BackendUnavailable", "it is away"]',
     ],
-    ids=lambda failure: type(failure).__name__,
 )
-def test_a_store_that_is_away_is_an_outage(teller: Storyteller, failure: Exception) -> None:
-    story = teller.tell(failure, ["counts"])
-    assert (story.outage, story.final) == (True, False)
-    assert str(story) == "BackendUnavailable: file:/logs/counts: it does not answer"
+def test_a_store_that_is_only_spoken_of_is_no_outage(teller: Storyteller, words: str) -> None:
+    assert not teller.tell(ValueError(words)).outage
 
 
-@pytest.mark.parametrize("name", ["LogCorrupt", "Fenced", "LogNotFound", "PipelineError"])
-def test_own_errors_of_other_processes_are_as_final_as_here(teller: Storyteller, name: str) -> None:
-    told = in_another_process(f"tidelock.errors.{name}: file:/logs/counts: look at it")
-    story = teller.tell(StreamingQueryException(f"{told}\n{AWAY}"), ["counts"])
-    assert (story.outage, story.final) == (False, True)
-    assert str(teller.tell(StreamingQueryException(told), ["counts"])) == f"{name}: file:/logs/counts: look at it"
-
-
-def test_a_store_that_is_only_spoken_of_is_no_outage(teller: Storyteller) -> None:
-    assert not teller.tell(ValueError("see tidelock.errors.BackendUnavailable: what to do")).outage
+def test_the_processes_of_spark_mark_errors_by_themselves(
+    teller: Storyteller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not hasattr(BackendUnavailable(AWAY), "__notes__")
+    monkeypatch.setenv(NAME, WORD)
+    monkeypatch.setattr(TidelockError, "word", None)
+    listen()
+    told = "".join(traceback.format_exception_only(raised_here(ShelfAway(AWAY))))
+    assert teller.tell(StreamingQueryException(told)).outage
+    assert pickle.loads(pickle.dumps(ShelfAway(AWAY))).args == (AWAY,)
 
 
 # -- secrets
@@ -281,7 +338,7 @@ def known() -> None:
     [
         raised_here(ValueError(f"no answer from redis://me:{PASSWORD}@h")),
         in_worker("Traceback (most recent call last):", '  File "/a.py", line 1, in f', f"KeyError: '{PASSWORD}'"),
-        StreamingQueryException(in_another_process(f"{AWAY} ({PASSWORD})")),
+        StreamingQueryException(in_another_process(BackendUnavailable(f"{AWAY} ({PASSWORD})"))),
         captured(AnalysisException, f"[TABLE_OR_VIEW_NOT_FOUND] `{PASSWORD}`"),
         StreamingQueryException(f"tidelock.errors.BatchFailed: x: batch 3: java.io.IOException: {PASSWORD}"),
         NumberFormatException(f"[CAST_INVALID_INPUT] no\n== SQL (line 1, position 1) ==\nf({PASSWORD})\n^^\n"),
@@ -301,7 +358,7 @@ def test_a_password_that_is_a_usual_word_spoils_no_judgement(teller: Storyteller
     for word in ("tests", "tidelock", "errors", "redis", "Traceback"):
         taken(f"redis://{word}:{word}@h/0/x")
     assert teller.tell(from_worker(line_of(words)), ["words", "counts"]).operator == "words"
-    story = teller.tell(StreamingQueryException(in_another_process(AWAY)), ["counts"])
+    story = teller.tell(StreamingQueryException(in_another_process(BackendUnavailable(AWAY))), ["counts"])
     assert (story.outage, story.final) == (True, False)
 
 
