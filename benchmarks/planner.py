@@ -343,7 +343,7 @@ def _measure(
     """Run under a plan: first in quiet, for how busy it is, and then with failures."""
     run = pipeline.start(spark, home, plan=plan)
     try:
-        _wait(lambda: run.status()["epoch"] >= 8)
+        _wait(lambda: run.status().epoch >= 8)
         busy = _busy(run)
         recoveries = [_fail(run, home, switches / victim) for victim in victims]
         return {

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tidelock import coordination
     from tidelock.cache import aggregates
     from tidelock.caching.reading import cached_state
+    from tidelock.home.events import Event
+    from tidelock.home.status import SegmentStatus, Status
     from tidelock.log import EpochLog, Retention
     from tidelock.recovery import Policy
     from tidelock.running.pipeline import Pipeline
@@ -47,6 +49,7 @@ __all__ = [
     "BackendUnavailable",
     "BatchFailed",
     "EpochLog",
+    "Event",
     "Fenced",
     "InternalError",
     "LogCorrupt",
@@ -58,7 +61,9 @@ __all__ = [
     "Retention",
     "Run",
     "SchemaMismatch",
+    "SegmentStatus",
     "Sink",
+    "Status",
     "TidelockError",
     "UnsupportedFormat",
     "Work",
@@ -80,8 +85,11 @@ _HOMES = {
     "Sink": "tidelock.spark.sinks.sink",
     "Work": "tidelock.spark.query.batches",
     "EpochLog": "tidelock.log",
+    "Event": "tidelock.home.events",
     "Pipeline": "tidelock.running.pipeline",
     "Retention": "tidelock.log",
+    "SegmentStatus": "tidelock.home.status",
+    "Status": "tidelock.home.status",
     "SETTINGS": "tidelock.spark.processes.session",
     "aggregates": "tidelock.cache",
     "cached_state": "tidelock.caching.reading",

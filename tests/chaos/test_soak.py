@@ -123,7 +123,7 @@ class Soak:
         assert self.process.poll() is None, f"it has ended: {(self.place / 'job.log').read_text()[-3000:]}"
         times = [at for measured in self.measures().values() for at, _ in measured]
         if times:
-            assert status(self.home)["state"] == "running"
+            assert status(self.home).state == "running"
         if not times:
             return 0.0, 0
         ((epoch,),) = self.ask("SELECT max(epoch) FROM measures")
@@ -158,7 +158,7 @@ def test_nothing_grows_and_nothing_ends_a_healthy_run(tmp_path: Path, redis_serv
         kill_session(soak.process.pid)
     assert soak.kinds() == {"run started", "stop asked", "run ended"}, "nothing failed"
 
-    last = min(segment["epoch"] for segment in status(soak.home)["segments"])
+    last = min(segment.epoch for segment in status(soak.home).segments)
     numbers = range((last + 1) * ROWS)
     by_key = {key: numbers[key::KEYS] for key in range(KEYS)}
     expected = {key: (len(some), sum(some)) for key, some in by_key.items()}

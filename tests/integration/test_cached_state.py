@@ -94,7 +94,7 @@ def test_a_plan_does_not_change_results(
     at, copied = tidelock.cached_state(tmp_path / "home", "sums").snapshot()
     then = {row[0]: row[2] for epoch, rows in totals().items() if epoch <= at for row in rows}
     assert dict(zip(copied.column("key").to_pylist(), copied.column("total.v").to_pylist(), strict=True)) == then
-    segments = [segment["operators"] for segment in status["segments"]]
+    segments = [list(segment.operators) for segment in status.segments]
     expected = {"one": [["numbers"], ["sums", "keep_sums"]], "each": [["numbers"], ["sums"], ["keep_sums"]]}
     assert segments == expected[plan]
 
@@ -213,7 +213,7 @@ def test_only_the_failed_operator_restarts_and_each_epoch_counts_once(
     status = made.run(spark, tmp_path / "home", cache=redis_url, plan="each", last_epoch=EPOCHS - 1)
     assert (faults.happened(killed), faults.happened(raised)) == (1, 4)
     assert kept == totals()
-    restarts = {s["name"]: s["restarts"] for s in status["segments"]}
+    restarts = {s.name: s.restarts for s in status.segments}
     assert restarts == {"numbers": 0, "sums": 1, "passed": 0, "keep_passed": 0}
 
 
@@ -256,7 +256,7 @@ def test_several_operators_fail_at_once_and_the_last_one_alone(
     assert [sorted(row[0] for row in kept[e]) for e in range(EPOCHS)] == [
         [row["id"] for row in rows] for rows in numbers()
     ]
-    restarts = {s["name"]: s["restarts"] for s in status["segments"]}
+    restarts = {s.name: s.restarts for s in status.segments}
     assert restarts == {"numbers": 0, "first": 1, "second": 1, "third": 2, "keep_third": 0}
 
 
@@ -286,7 +286,7 @@ def test_a_cache_that_comes_back_empty_is_filled_from_a_snapshot(
     assert kept == totals()
     assert events(home, "state lost")
     assert f"{KEYS} keys, as of epoch" in events(home, "state loaded")[-1]["text"]
-    assert {s["name"]: s["restarts"] > 0 for s in run.status()["segments"]} == {
+    assert {s.name: s.restarts > 0 for s in run.status().segments} == {
         "numbers": False,
         "keep_sums": True,
     }

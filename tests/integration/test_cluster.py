@@ -73,10 +73,10 @@ pipeline.publish("counts", subject="cluster.counts")
 for n in range(5):
     spark.range(n * 10, n * 10 + 10, numPartitions=2).write.mode("append").parquet(home + "/input")
 last = pipeline.run(spark, home + "/home", last_epoch=4)
-log = last["subjects"]["cluster.counts"]
+log = last.subjects["cluster.counts"]
 found = spark.read.format("tidelock").option("log", log).option("epochColumn", "e").load()
 newest = {row["word"]: row["count"] for row in sorted(found.collect(), key=lambda row: row["e"])}
-print(json.dumps({"counts": newest, "restarts": {s["name"]: s["restarts"] for s in last["segments"]}}))
+print(json.dumps({"counts": newest, "restarts": {s.name: s.restarts for s in last.segments}}))
 spark.stop()
 """
 

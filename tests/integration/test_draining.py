@@ -143,9 +143,9 @@ def compare(place: Place, shape: Shape, plans: Sequence[str], fed: Sequence[Sequ
         expected |= collect(shape.plain(place), place.checkpoint(f"plain-{shape.last}"), shape.mode)
         for plan, (pipeline, kept) in declared.items():
             status = pipeline.run(place.spark, place.home / plan, plan=plan, availableNow=True)
-            assert status["state"] == "stopped"
+            assert status.state == "stopped"
             assert outcome(kept, shape) == outcome(expected, shape), plan
-            assert sorted(kept) == list(range(status["epoch"] + 1)), "each epoch was delivered, and once"
+            assert sorted(kept) == list(range(status.epoch + 1)), "each epoch was delivered, and once"
 
 
 def test_windows_that_the_last_watermark_closes_come_out(spark: SparkSession, place: Place) -> None:
@@ -219,9 +219,9 @@ def test_a_follower_takes_what_is_published(spark: SparkSession, place: Place) -
     for fed in (FIRST, SECOND):
         if fed is SECOND:
             bench.feed("numbers", SECOND)
-        last = publisher.run(spark, place.home / "publisher", coordinator=tree, availableNow=True)["epoch"]
+        last = publisher.run(spark, place.home / "publisher", coordinator=tree, availableNow=True).epoch
         status = follower.run(spark, place.home / "follower", coordinator=tree, availableNow=True)
-        assert status["epoch"] == last, "its epochs are those of the subject"
+        assert status.epoch == last, "its epochs are those of the subject"
         expected |= collect(_counted(_timed(place.input("numbers"))), place.checkpoint("plain"))
         assert appended(kept, max(kept)) == appended(expected, max(expected))
 

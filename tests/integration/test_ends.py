@@ -68,7 +68,7 @@ def test_a_backup_that_hangs_does_not_hold_up_the_end(
         assert run.wait(120)
         assert hangs.is_set()
         assert not home.is_held()
-        assert run.status()["epoch"] == 1
+        assert run.status().epoch == 1
     finally:
         hanging.set()
     (told,) = [event["text"] for event in home.events() if event["kind"] == "backup failed"]

@@ -64,7 +64,7 @@ def test_a_full_disk_is_waited_for_and_told_once(
     kept = bench.collect(pipeline, "counts")
     run = Run(pipeline, spark, home, plan="each", last_epoch=EPOCHS - 1, listener=told.append)
     started.append(run)
-    eventually(lambda: run.status()["epoch"] >= HALF - 1, "the first epochs are through")
+    eventually(lambda: run.status().epoch >= HALF - 1, "the first epochs are through")
     try:
         disk.fill()
         feed(HALF)
@@ -75,7 +75,7 @@ def test_a_full_disk_is_waited_for_and_told_once(
             return kinds["outage"] >= 2 and kinds["home not writable"]
 
         eventually(meets_it, "a segment meets the full disk, again, and so does the status")
-        assert run.status()["state"] == "running"
+        assert run.status().state == "running"
         assert main(["status", "--home", str(home.root)]) == 0, "whoever asks gets an answer"
     finally:
         disk.free()

@@ -50,4 +50,4 @@ def test_a_mixed_topology_with_a_slow_branch_and_a_silent_source(
         assert sorted(row[0] for row in kept[epoch]) == sorted(expected), "the same epoch of both"
     failed = [event["segment"] for event in Home(tmp_path / "home").events() if event["kind"] == "segment failed"]
     assert failed == ["slow"]
-    assert {segment["epoch"] for segment in last["segments"]} == {EPOCHS - 1}
+    assert {segment.epoch for segment in last.segments} == {EPOCHS - 1}

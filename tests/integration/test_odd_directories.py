@@ -35,7 +35,7 @@ def test_a_home_with_an_odd_name(spark: SparkSession, place: Place, tmp_path: Pa
         started.append(pipeline.start(spark, str(home.root), plan="each", last_epoch=last))
         assert started[-1].wait(120)
     assert present(kept, EPOCHS - 1) == {(1,): (1, EPOCHS)}
-    assert {segment["epoch"] for segment in status(home)["segments"]} == {EPOCHS - 1}
+    assert {segment.epoch for segment in status(home).segments} == {EPOCHS - 1}
     assert sorted(found.name for found in Path(home.out("files")).glob("epoch=*")) == [
         f"epoch={epoch}" for epoch in range(EPOCHS)
     ]

@@ -87,14 +87,14 @@ def test_a_store_is_waited_for_and_no_epoch_is_blamed(spark: SparkSession, away:
     pipeline, kept = away.declare()
     run = pipeline.start(spark, away.home, log=away.url, plan="each", last_epoch=EPOCHS - 1)
     started.append(run)
-    eventually(lambda: run.status()["epoch"] >= HALF - 1, "the first epochs are through")
-    before = run.status()["segments"][0]["log_bytes"]
+    eventually(lambda: run.status().epoch >= HALF - 1, "the first epochs are through")
+    before = run.status().segments[0].log_bytes
     assert before > 0
 
     away.switch.touch()
     away.feed(HALF)
     eventually(lambda: len(away.events("outage")) >= 4, "segments meet the outage")
-    assert run.status()["segments"][0]["log_bytes"] == before, "the status tells what it last knew"
+    assert run.status().segments[0].log_bytes == before, "the status tells what it last knew"
     away.comes_back()
 
     assert run.wait(120)
@@ -113,13 +113,13 @@ def test_impatience_stops_the_run_and_a_later_one_goes_on(
     pipeline, before = away.declare(outage_patience=0.1)
     run = pipeline.start(spark, away.home, log=away.url, last_epoch=EPOCHS - 1)
     started.append(run)
-    eventually(lambda: run.status()["epoch"] >= HALF - 1, "the first epochs are through")
+    eventually(lambda: run.status().epoch >= HALF - 1, "the first epochs are through")
     away.switch.touch()
     away.feed(HALF)
     with pytest.raises(BatchFailed, match=r"has waited \d+ s for a store.*patience of 0.1 s.*does not answer"):
         run.wait(120)
-    assert status(Home(away.home))["state"] == "failed"
-    assert status(Home(away.home))["segments"][0]["log_bytes"] > 0, "as it was last known"
+    assert status(Home(away.home)).state == "failed"
+    assert status(Home(away.home)).segments[0].log_bytes > 0, "as it was last known"
     with pytest.raises(BackendUnavailable, match="does not answer"):
         pipeline.start(spark, away.home)
 

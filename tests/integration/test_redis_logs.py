@@ -19,6 +19,7 @@ from tests.waiting import PATIENCE, eventually
 import tidelock
 from tidelock.errors import PipelineError
 from tidelock.home.home import Home
+from tidelock.home.status import SegmentStatus
 from tidelock.log import EpochLog
 from tidelock.running.run import Run
 
@@ -119,7 +120,7 @@ def test_a_server_that_comes_back_empty_costs_no_row(
     pipeline, kept = counting(bench, faults.raising_after(blocked, "let go"), tmp_path / "counter")
     run = pipeline.start(spark, tmp_path / "home", log=f"{server.url}/job?timeout=2", last_epoch=EPOCHS - 1)
     started.append(run)
-    eventually(lambda: sorted(kept) == [0, 1, 2] and head(run)["epoch"] >= 4, "epoch 3 is stuck, later ones wait")
+    eventually(lambda: sorted(kept) == [0, 1, 2] and head(run).epoch >= 4, "epoch 3 is stuck, later ones wait")
     server.restart(empty=True)
     blocked.touch()
     with pytest.raises(tidelock.TidelockError):
@@ -167,8 +168,8 @@ def test_a_server_that_fills_up_pauses_the_source_and_drops_nothing(
 
     run = pipeline.start(spark, tmp_path / "home", log=server.url + "/job", last_epoch=epochs - 1)
     started.append(run)
-    eventually(lambda: head(run)["state"] == "paused", "the source is paused")
-    assert head(run)["epoch"] < epochs - 1
+    eventually(lambda: head(run).state == "paused", "the source is paused")
+    assert head(run).epoch < epochs - 1
     paused.set()
     assert run.wait(120)
     assert seen == {e: Counter(range(e * rows, (e + 1) * rows)) for e in range(epochs)}
@@ -177,5 +178,5 @@ def test_a_server_that_fills_up_pauses_the_source_and_drops_nothing(
         assert dict(client.info("stats"))["evicted_keys"] == 0
 
 
-def head(run: Run) -> dict[str, Any]:
-    return dict(run.status()["segments"][0])
+def head(run: Run) -> SegmentStatus:
+    return run.status().segments[0]

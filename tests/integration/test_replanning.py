@@ -151,7 +151,7 @@ def test_segments_are_split_and_merged_and_state_stays(
     cut_off(monkeypatch, lambda: replan(pipeline, spark, home, FOUR), recorded=False)
     pipeline.run(spark, root, last_epoch=2)
     assert present(kept, 2) == expected(2), "the old plan goes on"
-    assert [s["name"] for s in status(home)["segments"]] == ["doubled", "keep_counts"]
+    assert [s.name for s in status(home).segments] == ["doubled", "keep_counts"]
     cut_off(monkeypatch, lambda: replan(pipeline, spark, home, FOUR), recorded=True)
     finished = Replanned(("numbers", "odd", "doubled", "keep_counts"), (), (), (), {})
     assert replan(pipeline, spark, home, FOUR) == finished, "the new plan was there, and only the rest to do"
@@ -242,8 +242,8 @@ def test_epochs_per_batch_change_in_the_middle_of_everything(
 
     change = replan(pipeline, spark, home, plan("numbers odd doubled", "counts keep_counts", keep_counts=2))
     assert change == Replanned(("doubled", "keep_counts"), (), (), (), {"keep_counts": (1, 2)})
-    head, _ = status(home)["segments"]
-    last = max(head["epoch"], half + 2)
+    head, _ = status(home).segments
+    last = max(head.epoch, half + 2)
     last += (last - half) % 2
     kept.pop(half, None)
     pipeline.run(spark, home.root, last_epoch=last)

@@ -86,9 +86,9 @@ def test_only_the_failed_segment_restarts_and_its_story_is_told(
     assert [e["segment"] for e in events(home, "segment restart")] == ["keep_counts"]
     assert [e["segment"] for e in events(home, "segment recovered")] == ["keep_counts"]
     assert events(home, "task retry")
-    restarts = {s["name"]: s["restarts"] for s in run.status()["segments"]}
+    restarts = {s.name: s.restarts for s in run.status().segments}
     assert restarts == {"checked": 0, "keep_counts": 1}
-    assert {s["epoch"] for s in status(Home(home))["segments"]} == {EPOCHS - 1}
+    assert {s.epoch for s in status(Home(home)).segments} == {EPOCHS - 1}
 
 
 def test_a_query_that_was_killed_while_it_wrote_its_first_batch_down_can_begin(
@@ -132,7 +132,7 @@ def test_an_epoch_that_always_fails_stops_the_pipeline_and_nothing_is_lost(
         BatchFailed, match=r"segment keep_checked was given up.*2 times.*epoch 2.*ValueError: sick"
     ):
         pipeline.run(spark, str(home))
-    assert status(Home(home))["state"] == "failed"
+    assert status(Home(home)).state == "failed"
     assert sorted(before) == [0, 1]
 
     pipeline, after = declare(times=0)  # the user has mended it
@@ -187,11 +187,11 @@ def test_a_hanging_operator_is_cut_off_while_the_source_waits(
     started.append(run)
 
     def paused() -> bool:
-        return any(s["name"] == "passed" and s["state"] == "paused" for s in run.status()["segments"])
+        return run.status().segment("passed").state == "paused"
 
     eventually(paused, "the source is paused")
-    head = next(s for s in run.status()["segments"] if s["name"] == "passed")
-    assert head["pending_epochs"] == 2, "the source waits, although it has more"
+    head = run.status().segment("passed")
+    assert head.pending_epochs == 2, "the source waits, although it has more"
     assert run.wait(120)
     assert ids(kept) == Counter(range(EPOCHS * ROWS))
     (failed,) = events(home, "segment failed")
@@ -220,10 +220,10 @@ def test_a_home_belongs_to_one_pipeline_and_one_process(
     started.append(run)
     with pytest.raises(PipelineError, match=r"in use by process \d+.*tidelock stop"):
         declare("one").start(spark, home)
-    eventually(lambda: run.status()["epoch"] >= 1, "an epoch is through")
+    eventually(lambda: run.status().epoch >= 1, "an epoch is through")
     run.stop()
     assert run.wait(60)
-    at = {s["name"]: s["epoch"] for s in status(Home(home))["segments"]}
+    at = {s.name: s.epoch for s in status(Home(home)).segments}
     assert len(set(at.values())) == 1, "drained: all at one epoch"
     with pytest.raises(PipelineError, match=r"two is new"):
         declare("one", "two").start(spark, home)
@@ -270,7 +270,7 @@ def test_a_drain_also_takes_what_is_less_than_a_batch(
     assert run.wait(120)
     assert ids(kept) == Counter(range(EPOCHS * ROWS))
     assert sorted(kept) == [2, 5, 7]
-    assert {s["epoch"] for s in run.status()["segments"]} == {EPOCHS - 1}
+    assert {s.epoch for s in run.status().segments} == {EPOCHS - 1}
 
 
 def cast_in_a_frame() -> Callable[[DataFrame], DataFrame]:

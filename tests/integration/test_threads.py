@@ -47,7 +47,7 @@ def test_looking_at_a_run_all_the_time_changes_nothing(
     def watch(ask: Any) -> None:
         try:
             while not over.wait(_PAUSE):
-                seen[len(ask()["segments"])] += 1
+                seen[len(ask().segments)] += 1
         except BaseException as failure:
             failures.append(failure)
 

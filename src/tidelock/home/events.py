@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from tidelock.credentials import redacted
 from tidelock.home.home import Home
@@ -27,7 +28,7 @@ _NEWEST = 20
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened.
+    """Something that happened. Immutable.
 
     ``kind`` is one of: `run started`, `run resumed`, `run ended`, `restored`, `stop asked`, `task retry`,
     `executor lost`, `segment failed`, `segment restart`, `segment recovered`, `set aside`, `gave up`, `backup
@@ -47,6 +48,15 @@ class Event:
     def __str__(self) -> str:
         who = f"{self.segment}: " if self.segment else ""
         return f"{self.kind}: {who}{self.text}"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as `json.dumps` takes it: a line of ``events.jsonl`` in the home."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Event:
+        """What `to_json` has made, or an event in the document of a status, which has no epoch."""
+        return cls(document["at"], document["kind"], document["segment"], document["text"], document.get("epoch"))
 
 
 class Events:
@@ -78,7 +88,7 @@ class Events:
         event = Event(time.time(), kind, segment, redacted(text), epoch)
         with self._turn:
             try:
-                self._home.add_event(asdict(event))
+                self._home.add_event(event.to_json())
             except OSError as error:
                 self.home_fails(error)
                 self._unwritten = (self._unwritten or 0) + 1
@@ -101,7 +111,7 @@ class Events:
                 time.time(), "home writable", None, f"{self._unwritten} events are not in {self._home.root}"
             )
             try:
-                self._home.add_event(asdict(event))
+                self._home.add_event(event.to_json())
             except OSError:
                 return
             self._unwritten = None

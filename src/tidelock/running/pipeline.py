@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict, Unpack
+from typing import NoReturn, TypedDict, Unpack
 
 from tidelock.home.home import Home
 from tidelock.home.log_places import LogsLike
+from tidelock.home.status import Status
 from tidelock.pipeline.declaration import Declaration
 from tidelock.preparing.preparation import PlanLike
 from tidelock.running.run import Run
@@ -100,7 +101,7 @@ class Pipeline(Declaration):
             available_now=availableNow,
         )
 
-    def run(self, spark: SparkSession, home: str | Path, **more: Unpack[Wishes]) -> dict[str, Any]:
+    def run(self, spark: SparkSession, home: str | Path, **more: Unpack[Wishes]) -> Status:
         """Run the pipeline until it is stopped; the arguments are those of `start`. Returns its last status.
 
         In the main thread it listens to the signals that the program has left alone. Ctrl-C stops it when all logs

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from tidelock.backup.backup import Backup, release
@@ -15,6 +16,7 @@ from tidelock.errands import all_end
 from tidelock.errors import BackendUnavailable, BatchFailed, PipelineError
 from tidelock.home.events import Event, Events, Trouble
 from tidelock.home.home import Home
+from tidelock.home.status import Status
 from tidelock.intervals import interval_seconds
 from tidelock.mending.checkpoints import mend_checkpoints
 from tidelock.mending.mending import mend
@@ -209,14 +211,19 @@ class Run:
             )
         return True
 
-    def status(self) -> dict[str, Any]:
-        """How it is doing, as `tidelock status --json` tells it. Any thread may ask, as often as it likes.
+    def status(self) -> Status:
+        """How it is doing. Any thread may ask, as often as it likes.
 
         No store is asked for it: of logs it has what was seen last.
         """
         record, seen = self._supervisor.record, self._lookout.seen
-        document = {**running_status(record, seen, self._events, self._began), "drift": self._drift}
-        return document if self._outcome is None else {**document, "state": self._outcome}
+        status = running_status(record, seen, self._events, self._began, self._drift)
+        return status if self._outcome is None else replace(status, state=self._outcome)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The newest events, up to twenty, the oldest first. Any thread may ask; the home has all of them."""
+        return self._events.newest
 
     # -- inside
 
@@ -320,7 +327,7 @@ class Run:
         """Write down how it is doing; a failure is told, and it is tried again."""
         try:
             self._look_at_pace()
-            self.home.put_document("status", self.status())
+            self.home.put_document("status", self.status().to_json())
         except OSError as error:
             self._events.home_fails(error)
         except Exception as error:

@@ -8,8 +8,9 @@ from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, LogNotFound
-from tidelock.home.events import Events
+from tidelock.home.events import Event, Events
 from tidelock.home.home import Home, Record, SegmentRecord
+from tidelock.home.status import SegmentStatus, Status
 from tidelock.log import EpochLog
 from tidelock.recovery import State
 from tidelock.running.gauges import SegmentView
@@ -24,22 +25,25 @@ _OF_LOGS = ("lag", "log_bytes", "pending_epochs", "pending_bytes")
 _OF_GAUGES = {"state_rows": 0, "state_bytes": 0, "restarts": 0, "last_error": None}
 
 
-def running_status(record: Record, seen: Seen, events: Events, began: float) -> dict[str, Any]:
-    """The status document of a pipeline that this process runs. Any thread may ask for it; no store is asked."""
-    segments = [_running(seen.view.segments[s.name], s, seen.pending) for s in record.segments]
-    return {
-        "pipeline": record.pipeline,
-        "state": seen.view.state,
-        "at": time.time(),
-        "began": began,
-        "epoch": min(segment["epoch"] for segment in segments),
-        "segments": segments,
-        "subjects": _subjects(record),
-        "events": [{"at": e.at, "kind": e.kind, "segment": e.segment, "text": e.text} for e in events.newest],
-    }
+def running_status(
+    record: Record, seen: Seen, events: Events, began: float, drift: Mapping[str, Any] | None
+) -> Status:
+    """The status of a pipeline that this process runs. Any thread may ask for it; no store is asked."""
+    segments = tuple(_running(seen.view.segments[s.name], s, seen.pending) for s in record.segments)
+    return Status(
+        record.pipeline,
+        seen.view.state,
+        time.time(),
+        began,
+        min(segment.epoch for segment in segments),
+        segments,
+        _subjects(record),
+        events.newest,
+        drift,
+    )
 
 
-def status(home: Home) -> dict[str, Any]:
+def status(home: Home) -> Status:
     """The status of a home, whoever asks; ``state`` says whether a process runs it.
 
     Raises:
@@ -48,42 +52,41 @@ def status(home: Home) -> dict[str, Any]:
     record = home.known()
     document, held = home.document("status"), home.is_held()
     if document is not None and held:
-        return document
+        return Status.from_json(document)
     pending = _found(record)
-    segments = [_resting(home, segment, pending) for segment in record.segments]
+    segments = tuple(_resting(home, segment, pending) for segment in record.segments)
     ended = document["state"] if document and document["state"] in ("stopped", "failed") else "killed"
-    events = home.events()
-    return {
-        "pipeline": record.pipeline,
-        "state": "starting" if held else ended,
-        "at": time.time(),
-        "began": document["began"] if document else None,
-        "epoch": min(segment["epoch"] for segment in segments),
-        "segments": segments,
-        "subjects": _subjects(record),
-        "drift": document.get("drift") if document else None,
-        "events": [{key: e[key] for key in ("at", "kind", "segment", "text")} for e in events[-20:]],
-    }
+    return Status(
+        record.pipeline,
+        "starting" if held else ended,
+        time.time(),
+        document["began"] if document else None,
+        min(segment.epoch for segment in segments),
+        segments,
+        _subjects(record),
+        tuple(map(Event.from_json, home.events()[-20:])),
+        document.get("drift") if document else None,
+    )
 
 
 def _subjects(record: Record) -> dict[str, str]:
     return {subject: masked(url) for subject, url in record.subjects.items()}
 
 
-def _running(view: SegmentView, segment: SegmentRecord, pending: Mapping[str, Pending]) -> dict[str, Any]:
+def _running(view: SegmentView, segment: SegmentRecord, pending: Mapping[str, Pending]) -> SegmentStatus:
     gauge = view.gauge
     fresh = time.monotonic() - gauge.at < _STALE_RATE
-    return {
+    return SegmentStatus(
         **_where(segment, view.epoch, pending),
-        "state": _state(view),
-        "state_rows": gauge.state_rows,
-        "state_bytes": gauge.state_bytes,
-        "rows_per_second": round(gauge.rows_per_second, 1) if fresh else 0.0,
-        "rows_in_per_second": round(gauge.rows_in_per_second, 1) if fresh else 0.0,
-        "batch_seconds": round(gauge.batch_seconds, 3),
-        "restarts": view.restarts,
-        "last_error": view.last_error,
-    }
+        state=_state(view),
+        state_rows=gauge.state_rows,
+        state_bytes=gauge.state_bytes,
+        rows_per_second=round(gauge.rows_per_second, 1) if fresh else 0.0,
+        rows_in_per_second=round(gauge.rows_in_per_second, 1) if fresh else 0.0,
+        batch_seconds=round(gauge.batch_seconds, 3),
+        restarts=view.restarts,
+        last_error=view.last_error,
+    )
 
 
 def _state(view: SegmentView) -> str:
@@ -94,13 +97,13 @@ def _state(view: SegmentView) -> str:
     return str(view.state.value)
 
 
-def _resting(home: Home, segment: SegmentRecord, pending: Mapping[str, Pending] | None) -> dict[str, Any]:
+def _resting(home: Home, segment: SegmentRecord, pending: Mapping[str, Pending] | None) -> SegmentStatus:
     epoch = Checkpoint(None, home.checkpoint(segment.name)).position()
     known = _last_known(home, segment.name)
     of_logs = {} if pending is not None else {name: known[name] for name in _OF_LOGS if name in known}
     gauges = {name: known.get(name, unknown) for name, unknown in _OF_GAUGES.items()}
     idle = {"state": "stopped", "rows_per_second": 0.0, "rows_in_per_second": 0.0, "batch_seconds": 0.0}
-    return {**_where(segment, epoch, pending or {}), **of_logs, **gauges, **idle}
+    return SegmentStatus(**{**_where(segment, epoch, pending or {}), **of_logs, **gauges, **idle})
 
 
 def _last_known(home: Home, segment: str) -> dict[str, Any]:
@@ -131,8 +134,8 @@ def _where(segment: SegmentRecord, epoch: Epoch, pending: Mapping[str, Pending])
     own = pending.get(segment.name, Pending())
     return {
         "name": segment.name,
-        "operators": list(segment.operators),
-        "inputs": [log for log, _ in segment.inputs],
+        "operators": segment.operators,
+        "inputs": tuple(log for log, _ in segment.inputs),
         "epoch": epoch if epoch > BEFORE_FIRST else -1,
         "lag": lag,
         "log_bytes": own.held_bytes,

@@ -50,7 +50,13 @@ def segment(name: str, epoch: int, **changed: Any) -> dict[str, Any]:
     """A segment as a status document has it."""
     facts = {"name": name, "operators": [name], "inputs": [], "epoch": epoch, "lag": 0, "log_bytes": 0}
     gauges = {"pending_epochs": 0, "pending_bytes": 0, "state_rows": 0, "state_bytes": 0, "batch_seconds": 0.1}
-    life = {"state": "running", "rows_per_second": 0.0, "restarts": 0, "last_error": None}
+    life = {
+        "state": "running",
+        "rows_per_second": 0.0,
+        "rows_in_per_second": 0.0,
+        "restarts": 0,
+        "last_error": None,
+    }
     return {**facts, **gauges, **life, **changed}
 
 
@@ -60,13 +66,16 @@ def status(state: str = "running", **changed: Any) -> dict[str, Any]:
         segment("named", 9, rows_per_second=1234.5, log_bytes=20_000),
         segment("store", 7, lag=2, state="restarting", restarts=1, last_error="ValueError: " + "no " * 100),
     ]
+    told = event("run started")
+    del told["epoch"]
     fields = {
         "pipeline": "trending",
         "at": 2.0,
         "began": 1.0,
         "epoch": 7,
         "subjects": {},
-        "events": [event("run started")],
+        "events": [told],
+        "drift": None,
     }
     return {**fields, "state": state, "segments": segments, **changed}
 

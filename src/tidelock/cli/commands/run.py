@@ -112,7 +112,7 @@ def _watched(
             _tell(told, screen, showing)
             if screen.every is not None and time.monotonic() - shown >= screen.every:
                 shown = time.monotonic()
-                showing.show(lambda: screen.show(running.status()))
+                showing.show(lambda: screen.show(running.status().to_json()))
             drain = signals.news()
             if drain is not None:
                 running.stop(drain=drain)
@@ -120,7 +120,7 @@ def _watched(
         return failure
     finally:
         _tell(told, screen, showing)
-        showing.show(lambda: screen.end(running.status()))
+        showing.show(lambda: screen.end(running.status().to_json()))
     return None
 
 

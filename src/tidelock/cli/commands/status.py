@@ -44,7 +44,7 @@ def status(args: argparse.Namespace) -> int:
 
 def facts(home: Home) -> Facts:
     """The status of a home, and the failures of its life by level."""
-    return {**home_status.status(home), "home": str(home.root), "levels": levels(home.events())}
+    return {**home_status.status(home).to_json(), "home": str(home.root), "levels": levels(home.events())}
 
 
 def _looks(home: Home) -> Iterator[Facts]:

@@ -89,8 +89,8 @@ def _progress(home: Home) -> str:
 
 def _where(home: Home) -> dict[str, Any]:
     found = home_status.status(home)
-    epochs = {segment["name"]: segment["epoch"] for segment in found["segments"]}
-    return {"home": str(home.root), "pipeline": found["pipeline"], "state": found["state"], "epochs": epochs}
+    epochs = {segment.name: segment.epoch for segment in found.segments}
+    return {"home": str(home.root), "pipeline": found.pipeline, "state": found.state, "epochs": epochs}
 
 
 def _told(answer: dict[str, Any]) -> Text:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import asdict
 from enum import Enum
 from typing import Any, Protocol, TextIO
 
@@ -103,7 +102,7 @@ class JsonScreen:
 
     def tell(self, event: Event) -> None:
         """Print the event."""
-        self._print({"event": asdict(event)})
+        self._print({"event": event.to_json()})
 
     def end(self, status: Mapping[str, Any]) -> None:
         """Print the status."""
@@ -135,7 +134,7 @@ class LineScreen:
     def tell(self, event: Event) -> None:
         """Print the event; a quiet screen only what is bad news."""
         if self._volume is not Volume.QUIET or is_bad_news(event.kind):
-            self._print(event_text(asdict(event)))
+            self._print(event_text(event.to_json()))
 
     def end(self, status: Mapping[str, Any]) -> None:
         """Print where it ended."""

@@ -25,6 +25,7 @@ from tidelock.cli.sessions import _kept_interrupt, _logged_to, _output_to
 from tidelock.errors import BatchFailed, Fenced
 from tidelock.home.events import Event
 from tidelock.home.home import Home, Record
+from tidelock.home.status import Status
 from tidelock.pipeline.loading import load
 from tidelock.running.signals import Signals
 
@@ -60,8 +61,8 @@ class FakeRun:
             raise self._failure
         return True
 
-    def status(self) -> dict[str, Any]:
-        return status("failed" if self._failure else "stopped")
+    def status(self) -> Status:
+        return Status.from_json(status("failed" if self._failure else "stopped"))
 
     def stop(self, *, drain: bool) -> None:
         self.stops.append(drain)
