@@ -69,6 +69,17 @@ def test_a_lock_answers_every_requirement(lock: str) -> None:
     assert {_name(requirement) for requirement in _asked_for()[lock]} <= locked
 
 
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_carries_nothing_that_nobody_asked_for(lock: str) -> None:
+    locked = {_name(entry) for entry in _entries(lock)}
+    wanted = {_name(requirement) for requirement in _asked_for()[lock]}
+    found = dict(re.findall(r"^([\w.-]+)==.*\n((?: .*\n?)+)", _read(lock), flags=re.MULTILINE))
+    for package, options in found.items():
+        reasons = set(re.findall(r"^ +#(?: +via)? +([\w.-]+)", options, flags=re.MULTILINE)) - {"via"}
+        assert reasons & (locked - {package}) or package in wanted, package
+        assert reasons <= locked | {"tidelock"}, package
+
+
 @pytest.mark.parametrize(
     "pom", sorted((REPOSITORY / "scripts" / "servers").glob("*.xml")), ids=lambda pom: pom.stem
 )
