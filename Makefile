@@ -40,7 +40,7 @@ bench: $(ready) ## the epoch log against Spark's own file stream; BENCH=recovery
 	@$(java) $(bin)/python benchmarks/$(BENCH).py $(ARGS)
 
 lock: ## resolve the dependencies again (needs uv); ARGS=--upgrade takes the newest
-	$(compile) $(ARGS) --extra redis --extra zookeeper --extra kafka --extra dev --group build \
+	$(compile) $(ARGS) --extra redis --extra zookeeper --extra kafka --extra testing --extra dev --group build \
 		pyproject.toml -o requirements.lock
 	$(compile) $(ARGS) --group java -o requirements-java.lock
 	$(compile) $(ARGS) --group redis-server --no-deps -o requirements-redis.lock

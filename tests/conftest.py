@@ -25,7 +25,7 @@ settings.register_profile("fixed", settings.get_profile("random"), derandomize=T
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # Before anybody imports them, whichever tests are collected first.
-pytest.register_assert_rewrite("tests.contract.log_store_contract", "tests.following")
+pytest.register_assert_rewrite("tests.following")
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.contract.log_store_contract import SCHEMA, covers, publish
-
 from tidelock.following.follower import Follower, Instruction
 from tidelock.log import EpochLog, LogWriter, Retention
+from tidelock.testing.logs import SCHEMA, covers, publish
 
 
 class Clock:

@@ -1,18 +1,5 @@
-"""Waiting for a condition, with a deadline: no test sleeps and hopes."""
+"""How the tests wait: as those of other packages may, and as long as a slow machine needs."""
 
-from __future__ import annotations
+from tidelock.testing.waiting import PATIENCE, eventually
 
-import time
-from collections.abc import Callable
-
-PATIENCE = 90.0
-
-
-def eventually(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Return as soon as ``condition`` holds; fail when ``patience`` seconds have passed."""
-    deadline = time.monotonic() + patience
-    pause = 0.001
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {patience:.0f} s: {what}"
-        time.sleep(pause)
-        pause = min(0.1, pause * 2)
+__all__ = ["PATIENCE", "eventually"]

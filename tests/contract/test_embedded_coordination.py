@@ -13,10 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
-pytest.register_assert_rewrite("tests.contract.coordination_contract")
-
-from tests.contract.coordination_contract import (  # noqa: E402
+from tidelock.coordination import (
+    EmbeddedTree,
+    EventKind,
+    Lease,
+    NodeExists,
+    Tree,
+    open_tree,
+)
+from tidelock.coordination.embedded.database import Database
+from tidelock.errors import Fenced, PipelineError
+from tidelock.testing.contracts.trees import (
     PATIENCE,
     Backend,
     LeaseContract,
@@ -25,18 +34,6 @@ from tests.contract.coordination_contract import (  # noqa: E402
     TreeContract,
     increment,
 )
-from tests.waiting import eventually  # noqa: E402
-
-from tidelock.coordination import (  # noqa: E402
-    EmbeddedTree,
-    EventKind,
-    Lease,
-    NodeExists,
-    Tree,
-    open_tree,
-)
-from tidelock.coordination.embedded.database import Database  # noqa: E402
-from tidelock.errors import Fenced, PipelineError  # noqa: E402
 
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSES = 3

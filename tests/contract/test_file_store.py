@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.log_store_contract")
-
-from tests.contract.log_store_contract import SCHEMA, LogStoreContract, covers, publish, rows  # noqa: E402
-
-from tidelock.epochs import Epoch  # noqa: E402
-from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError  # noqa: E402
-from tidelock.log import EpochLog, LogWriter, open_store  # noqa: E402
+from tidelock.epochs import Epoch
+from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
+from tidelock.log import EpochLog, LogWriter, open_store
+from tidelock.testing.contracts.logs import LogStoreContract
+from tidelock.testing.logs import SCHEMA, covers, publish, rows
 
 
 class TestFileStore(LogStoreContract):

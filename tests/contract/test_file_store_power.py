@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.contract.log_store_contract import SCHEMA, covers, publish, rows
 from tests.power_cut import Disk
 
 from tidelock.epochs import Epoch
 from tidelock.log import EpochLog, LogWriter, Retention
 from tidelock.log.entry import Manifest
+from tidelock.testing.logs import SCHEMA, covers, publish, rows
 
 
 class Promises:

@@ -21,26 +21,17 @@ from tests.kafka_servers import PASSWORD, USER, KafkaServer, KafkaServers
 from tests.redis_servers import RedisServers
 from tests.waiting import eventually
 
-pytest.register_assert_rewrite("tests.contract.log_store_contract")
-
-from tests.contract.log_store_contract import (  # noqa: E402
-    SCHEMA,
-    LogStoreContract,
-    covers,
-    publish,
-    rows,
-    write_part,
-)
-
-from tidelock.credentials import taken  # noqa: E402
-from tidelock.epochs import Epoch  # noqa: E402
-from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError  # noqa: E402
-from tidelock.kafka.brokers import connect  # noqa: E402
-from tidelock.kafka.location import parse  # noqa: E402
-from tidelock.log import EpochLog, LogWriter, open_store  # noqa: E402
-from tidelock.log.stores import kafka as kafka_store  # noqa: E402
-from tidelock.log.stores import kafka_replica, kafka_state  # noqa: E402
-from tidelock.log.stores.kafka_replica import Replica, replica  # noqa: E402
+from tidelock.credentials import taken
+from tidelock.epochs import Epoch
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError
+from tidelock.kafka.brokers import connect
+from tidelock.kafka.location import parse
+from tidelock.log import EpochLog, LogWriter, open_store
+from tidelock.log.stores import kafka as kafka_store
+from tidelock.log.stores import kafka_replica, kafka_state
+from tidelock.log.stores.kafka_replica import Replica, replica
+from tidelock.testing.contracts.logs import LogStoreContract
+from tidelock.testing.logs import SCHEMA, covers, publish, rows, write_part
 
 
 class TestKafkaStore(LogStoreContract):

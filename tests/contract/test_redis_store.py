@@ -16,24 +16,15 @@ import redis
 from tests.redis_servers import PRIMARY, RedisServer, RedisServers, knows_tls
 from tests.waiting import eventually
 
-pytest.register_assert_rewrite("tests.contract.log_store_contract")
-
-from tests.contract.log_store_contract import (  # noqa: E402
-    SCHEMA,
-    LogStoreContract,
-    covers,
-    publish,
-    rows,
-    write_part,
-)
-
-from tidelock.credentials import FILE, PASSWORDS  # noqa: E402
-from tidelock.epochs import Epoch  # noqa: E402
-from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError  # noqa: E402
-from tidelock.log import EpochLog, LogWriter, open_store  # noqa: E402
-from tidelock.log.entry import Manifest  # noqa: E402
-from tidelock.log.stores.redis import RedisStore  # noqa: E402
-from tidelock.log.stores.redis_scripts import FINISH_STAGED, PUBLISH, TAKE_OVER  # noqa: E402
+from tidelock.credentials import FILE, PASSWORDS
+from tidelock.epochs import Epoch
+from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError
+from tidelock.log import EpochLog, LogWriter, open_store
+from tidelock.log.entry import Manifest
+from tidelock.log.stores.redis import RedisStore
+from tidelock.log.stores.redis_scripts import FINISH_STAGED, PUBLISH, TAKE_OVER
+from tidelock.testing.contracts.logs import LogStoreContract
+from tidelock.testing.logs import SCHEMA, covers, publish, rows, write_part
 
 SECRET = "geheim-4711"
 MEGABYTE = 1 << 17

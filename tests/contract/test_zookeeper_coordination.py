@@ -16,22 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lossy_link import LossyLink
+from tests.waiting import eventually
+from tests.zookeeper_servers import ZooKeeperServer
 
-pytest.register_assert_rewrite("tests.contract.coordination_contract")
-
-from tests.contract.coordination_contract import (  # noqa: E402
-    PATIENCE,
-    Backend,
-    LeaseContract,
-    NamesContract,
-    Recorder,
-    TreeContract,
-)
-from tests.lossy_link import LossyLink  # noqa: E402
-from tests.waiting import eventually  # noqa: E402
-from tests.zookeeper_servers import ZooKeeperServer  # noqa: E402
-
-from tidelock.coordination import (  # noqa: E402
+from tidelock.coordination import (
     BadVersion,
     EventKind,
     Lease,
@@ -40,9 +29,17 @@ from tidelock.coordination import (  # noqa: E402
     Tree,
     open_tree,
 )
-from tidelock.coordination.zookeeper import ZooKeeperTree  # noqa: E402
-from tidelock.credentials import forget  # noqa: E402
-from tidelock.errors import Fenced, PipelineError  # noqa: E402
+from tidelock.coordination.zookeeper import ZooKeeperTree
+from tidelock.credentials import forget
+from tidelock.errors import Fenced, PipelineError
+from tidelock.testing.contracts.trees import (
+    PATIENCE,
+    Backend,
+    LeaseContract,
+    NamesContract,
+    Recorder,
+    TreeContract,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "coordination.md"
 SPAWN = multiprocessing.get_context("spawn")

@@ -14,11 +14,7 @@ from tests.tree_clients import client_threads
 from tests.waiting import eventually
 from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
 
-pytest.register_assert_rewrite("tests.contract.coordination_contract")
-
-from tests.contract.coordination_contract import PATIENCE, Recorder, increment  # noqa: E402
-
-from tidelock.coordination import (  # noqa: E402
+from tidelock.coordination import (
     BadVersion,
     EventKind,
     Lease,
@@ -28,7 +24,8 @@ from tidelock.coordination import (  # noqa: E402
     Tree,
     open_tree,
 )
-from tidelock.errors import BackendUnavailable  # noqa: E402
+from tidelock.errors import BackendUnavailable
+from tidelock.testing.contracts.trees import PATIENCE, Recorder, increment
 
 SLACK = 20.0
 """Seconds that a busy machine may add to a time-out."""

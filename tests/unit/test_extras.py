@@ -82,7 +82,7 @@ print(*sorted(loaded), end="")
 
 def test_the_extras_are_those_of_the_project_and_their_modules_are_there() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["optional-dependencies"].keys() == EXTRAS.keys() | {"dev"}, "no extra without code"
+    assert project["optional-dependencies"].keys() == EXTRAS.keys() | {"dev", "testing"}, "no extra without code"
     assert [missing(extra) for extra in EXTRAS] == [None] * len(EXTRAS)
     for extra in EXTRAS:
         need(extra, "this")

@@ -39,7 +39,7 @@ LEVELS = (
     {"preparing"},
     {"replanning"},
     {"running"},
-    {"measuring", "pyspark_tidelock"},
+    {"measuring", "pyspark_tidelock", "testing"},
     {"cli"},
     {"__main__"},
 )

@@ -13,7 +13,7 @@ A watch tells that something changed, never what: an event means "look again". E
 (ten changes, one event) and repeated, but after the last change there is always one more event. So
 watch first and read afterwards, and no change can slip through.
 
-What every backend promises is written once more as tests, in ``tests/contract``.
+What every back end promises is written once more as tests: `tidelock.testing.contracts.trees`.
 """
 
 from __future__ import annotations

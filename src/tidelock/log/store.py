@@ -1,4 +1,4 @@
-"""What a store of epoch logs has to do. Every backend passes `tests/contract/log_store_contract.py`.
+"""What a store of epoch logs has to do. Every back end passes `tidelock.testing.contracts.logs`.
 
 A store knows nothing of windows or Spark: it keeps bytes. It promises
 

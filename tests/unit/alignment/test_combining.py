@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite("tests.following", "tests.contract.log_store_contract")
+pytest.register_assert_rewrite("tests.following")
 
-from tests.contract.log_store_contract import SCHEMA, covers, rows, write_part  # noqa: E402
 from tests.following import Clock  # noqa: E402
 
 from tidelock.alignment.combining import Combiner, combiner_cursor, standing  # noqa: E402
@@ -18,6 +17,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch  # noqa: E402
 from tidelock.errors import BackendUnavailable, Fenced, PipelineError  # noqa: E402
 from tidelock.log import EpochLog, LogWriter, Retention  # noqa: E402
 from tidelock.log.entry import Manifest, Watermark  # noqa: E402
+from tidelock.testing.logs import SCHEMA, covers, rows, write_part  # noqa: E402
 
 
 class Shared:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.following", "tests.contract.log_store_contract")
+pytest.register_assert_rewrite("tests.following")
 
 from tests.following import Subjects  # noqa: E402
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.following", "tests.contract.log_store_contract")
+pytest.register_assert_rewrite("tests.following")
 
-from tests.contract.log_store_contract import covers, publish  # noqa: E402
 from tests.following import Clock, FollowingJob, Subjects  # noqa: E402
 
 from tidelock.following import agreed_positions  # noqa: E402
 from tidelock.following.follower import Follower, Instruction, InstructionFile  # noqa: E402
 from tidelock.following.merging import BEHIND  # noqa: E402
+from tidelock.testing.logs import covers, publish  # noqa: E402
 
 
 @pytest.fixture

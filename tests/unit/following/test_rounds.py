@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.register_assert_rewrite("tests.contract.log_store_contract")
-
-from tests.contract.log_store_contract import SCHEMA, covers, publish  # noqa: E402
-
-from tidelock.epochs import Epoch  # noqa: E402
-from tidelock.errors import LogCorrupt, PipelineError  # noqa: E402
-from tidelock.following.rounds import ALL_EPOCHS, Decision, Reading, Rounds  # noqa: E402
-from tidelock.log import EpochLog, LogWriter  # noqa: E402
+from tidelock.epochs import Epoch
+from tidelock.errors import LogCorrupt, PipelineError
+from tidelock.following.rounds import ALL_EPOCHS, Decision, Reading, Rounds
+from tidelock.log import EpochLog, LogWriter
+from tidelock.testing.logs import SCHEMA, covers, publish
 
 
 class Pair:

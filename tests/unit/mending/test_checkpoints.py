@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.log_store_contract import SCHEMA, covers, publish
 
 from tidelock.epochs import Epoch
 from tidelock.errors import LogCorrupt, UnsupportedFormat
@@ -21,6 +20,7 @@ from tidelock.mending.checkpoints import mend_checkpoints
 from tidelock.mending.rolling_back import safe_versions
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.checkpoint.replay import Replay, read_replay
+from tidelock.testing.logs import SCHEMA, covers, publish
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"offset": 7}'
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'

@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-pytest.register_assert_rewrite("tests.contract.log_store_contract")
-
-from tests.contract.log_store_contract import SCHEMA, covers, publish  # noqa: E402
-
-from tidelock.epochs import BEFORE_FIRST  # noqa: E402
-from tidelock.log import EpochLog  # noqa: E402
-from tidelock.log.entry import Manifest  # noqa: E402
-from tidelock.log.sealed import seal  # noqa: E402
-from tidelock.running.dead_letters import set_aside  # noqa: E402
+from tidelock.epochs import BEFORE_FIRST
+from tidelock.log import EpochLog
+from tidelock.log.entry import Manifest
+from tidelock.log.sealed import seal
+from tidelock.running.dead_letters import set_aside
+from tidelock.testing.logs import SCHEMA, covers, publish
 
 
 def test_an_epoch_is_copied_once_and_hidden_from_one_consumer(tmp_path: Path) -> None:

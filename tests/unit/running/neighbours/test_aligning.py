@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.log_store_contract import SCHEMA, covers, publish, rows
 from tests.hammering import hasty
 from tests.redis_servers import RedisServers
 from tests.waiting import eventually
@@ -27,6 +26,7 @@ from tidelock.home.home import Home
 from tidelock.log import EpochLog
 from tidelock.running.neighbours.aligning import Aligner, Neighbours
 from tidelock.running.neighbours.sharing import SharedSubject
+from tidelock.testing.logs import SCHEMA, covers, publish, rows
 
 
 @pytest.fixture

@@ -1,0 +1,9 @@
+"""What every back end has to do, as suites of tests from which a class in a package of yours derives.
+
+`tidelock.testing.contracts.logs` is for stores of epoch logs, `.trees` for shared trees. The suites of Tidelock's
+own back ends are the same.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(f"{__name__}.logs", f"{__name__}.trees")
