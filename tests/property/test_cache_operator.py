@@ -11,15 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.redis_servers import RedisServer
-from tests.unit.cache.counting import bucket, cells_held
+from tests.unit.cache.counting import cells_held
 
 from tidelock.cache import aggregates
 from tidelock.cache.changes import Aggregate
 from tidelock.cache.fence import Fence
 from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, Shape, without_ends
 from tidelock.cache.snapshots import Snapshots
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import open_cells
 from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.testing.cells import bucket
 
 SECOND = 1_000_000
 AFTER = 5 * SECOND
@@ -71,7 +72,7 @@ class Job:
         self.shape = Shape(
             pa.schema([ROWS.field("k")]), CHANGE.state(ROWS), Expiry("t", AFTER) if expires else None
         )
-        self.store = CellStore(url)
+        self.store = open_cells(url)
         self.store.create(b"header", BEFORE_FIRST)
         self.fence: Fence = self.store.take_over("the job")
         self.done = BEFORE_FIRST

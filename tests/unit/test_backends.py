@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelock.backends import Registry
+from tidelock.cache.store import open_cells
 from tidelock.errors import PipelineError
 
 STORE = """
@@ -37,6 +38,44 @@ def test_a_store_of_another_package_is_found_by_its_scheme(tmp_path: Path) -> No
         check=True,
     )
     assert answer.stdout.strip() == "file:/some/where"
+
+
+CACHE = """
+from tidelock.cache.redis_cells import RedisCells
+
+class Attic(RedisCells):
+    def __init__(self, url):
+        super().__init__("redis" + url.removeprefix("attic"))
+        self.url = url
+
+    def under(self, name):
+        return Attic(f"{self.url}/{name}")
+"""
+
+
+def test_a_cache_of_another_package_is_found_by_its_scheme(tmp_path: Path) -> None:
+    install(tmp_path, "tidelock.caches", "attic = attics:Attic")
+    (tmp_path / "attics.py").write_text(CACHE)
+    code = """
+from tidelock.cache.store import open_cells
+from tidelock.home.home import Home
+url = Home("home", cache="attic://host:1/0/x").state("sums")
+print(url, type(open_cells(url)).__name__)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2] / 'src'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.split() == ["attic://host:1/0/x/state/sums", "Attic"]
+
+
+def test_a_cache_that_nobody_knows_is_named_without_its_password() -> None:
+    with pytest.raises(PipelineError, match=r"no cache for .*: the scheme must be one of redis:, rediss:") as told:
+        open_cells("memcached://me:secret@host")
+    assert "secret" not in str(told.value)
 
 
 def test_ours_come_first_and_what_is_registered_before_them() -> None:

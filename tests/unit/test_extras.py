@@ -91,7 +91,7 @@ def test_the_extras_are_those_of_the_project_and_their_modules_are_there() -> No
 USES = (
     ("redis", "open_store('redis://host/0/words')"),
     ("redis", "open_store('rediss://me:secret@host/0/words')"),
-    ("redis", "CellStore('redis://host/0/words')"),
+    ("redis", "open_cells('redis://host/0/words')"),
     ("redis", "tidelock.Pipeline('p').publish('words', subject='w', shared='redis://host/0/words')"),
     ("kafka", "open_store('kafkas://host/words')"),
     ("kafka", "tidelock.Pipeline('p').topic('words', 'topic', servers='host:9092')"),
@@ -107,7 +107,7 @@ import tidelock
 from tidelock.coordination import open_tree
 from tidelock.log import open_store
 from tidelock.spark.topics.avro import AvroRecords
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import open_cells
 for use in {[use for _, use in USES]}:
     try:
         eval(use)

@@ -26,7 +26,7 @@ from tidelock.cache.cells import Cells, Flags, Versions, single, written
 from tidelock.cache.changes import Change
 from tidelock.cache.fence import Claim, Fence
 from tidelock.cache.rows import RowCodec
-from tidelock.cache.store import BUCKETS, CellStore, Keys, Writes
+from tidelock.cache.store import BUCKETS, Keys, Writes, open_cells
 
 BUCKET = "#bucket"
 """The column of the rows that says which bucket their key belongs to."""
@@ -91,7 +91,7 @@ class CachedOperator:
     """The work of a task. Made once in each task; ``where`` is the URL of the state."""
 
     def __init__(self, where: str, claim: Claim, shape: Shape, change: Change) -> None:
-        self._store = CellStore(where)
+        self._store = open_cells(where)
         self._claim = claim
         self._shape = shape
         self._keys = shape.key_codec()

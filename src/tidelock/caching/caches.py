@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidelock.cache.fence import Fence
 from tidelock.cache.operator import Shape
 from tidelock.cache.snapshots import Snapshots
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import CellStore, open_cells
 from tidelock.caching.gates import CachedGate, SnapshotSchedule
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errands import Errands
@@ -106,7 +106,7 @@ def kept_states(home: Home, record: Record) -> KeptStates:
     epochs, cached = {}, {}
     for segment in record.segments:
         if segment.cached is not None and home.cache is not None:
-            store = CellStore(home.state(segment.cached))
+            store = open_cells(home.state(segment.cached))
             kept = set(Snapshots(home.snapshots(segment.cached)).epochs() or [BEFORE_FIRST])
             if cached_shape(store, home) is not None:
                 cached[segment.name] = store.done()
@@ -120,7 +120,7 @@ def forget(home: Home) -> None:
     record = home.record()
     for segment in record.segments if record is not None else ():
         if segment.cached is not None:
-            CellStore(home.state(segment.cached)).clear()
+            open_cells(home.state(segment.cached)).clear()
 
 
 class Caches:
@@ -175,7 +175,7 @@ class OpenedState:
         self._events = events
         self._errands = errands
         self._url = home.state(cached.operator)
-        self._store = CellStore(self._url)
+        self._store = open_cells(self._url)
         self._snapshots = Snapshots(home.snapshots(cached.operator))
         self._checkpoint = Checkpoint(None, home.checkpoint(cached.name))
         self._fence = Fence(0, "")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tidelock.cache.cells import Cells
 from tidelock.cache.operator import Shape, ended, without_ends
 from tidelock.cache.snapshots import Snapshots
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import CellStore, open_cells
 from tidelock.caching.caches import cached_shape
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import PipelineError
@@ -33,7 +33,7 @@ def cached_state(home: str | Path, operator: str) -> CachedState:
         raise PipelineError(
             f"{operator} keeps no state in a cache; in {place.root} these do: {', '.join(cached) or 'none'}"
         )
-    store = CellStore(place.state(operator))
+    store = open_cells(place.state(operator))
     shape = cached_shape(store, place)
     if shape is None:
         raise PipelineError(

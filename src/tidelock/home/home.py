@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidelock.cache.store import open_cells
 from tidelock.credentials import found, taken
 from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
@@ -43,7 +44,6 @@ from tidelock.inside import plain_name
 from tidelock.log.sealed import seal, unseal
 from tidelock.placing import add_file, put_file
 from tidelock.recovery import Link, Shape
-from tidelock.redis.location import parse as location
 from tidelock.urls import directory_url
 
 Parsed = TypeVar("Parsed")
@@ -204,7 +204,7 @@ class Home:
                 f"{operator} keeps its state in a cache: say where that is, with --cache "
                 "redis://host:6379/0/name or, in Python, cache=..."
             )
-        return location(self.cache).under("state").under(operator).url
+        return open_cells(self.cache).under("state").under(operator).url
 
     def snapshots(self, operator: str) -> str:
         """The URL of the log that keeps the snapshots of an operator's cached state."""

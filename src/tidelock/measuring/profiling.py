@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from tidelock.cache.store import open_cells
 from tidelock.caching.caches import forget
 from tidelock.errors import PipelineError
 from tidelock.home.home import Home
@@ -25,7 +26,6 @@ from tidelock.measuring.rehearsing import Played, Stage
 from tidelock.pipeline.declaration import Declaration
 from tidelock.planning.document import write_model
 from tidelock.planning.model import Model, Operator, Rates
-from tidelock.redis.location import parse as location
 from tidelock.spark.frames import SparkSession
 from tidelock.topology import Node
 
@@ -117,7 +117,7 @@ def silent_operators(flows: Mapping[str, Flow]) -> list[str]:
 
 def _apart(cache: str | None) -> str | None:
     """A place in the cache that nobody else uses."""
-    return None if cache is None else location(cache).under(f"profile-{uuid.uuid4().hex}").url
+    return None if cache is None else open_cells(cache).under(f"profile-{uuid.uuid4().hex}").url
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tidelock.backup.store import BackupStore
+from tidelock.cache.store import open_cells
 from tidelock.coordination import check_tree_url
 from tidelock.errors import PipelineError
 from tidelock.extras import check_urls
@@ -15,7 +16,6 @@ from tidelock.log.store import open_store
 from tidelock.pipeline.declaration import Declaration
 from tidelock.pipeline.subscriptions import COORDINATOR, default_coordinator
 from tidelock.preparing.preparation import PlanLike, check_plan_like, stored_plan
-from tidelock.redis.location import parse as cache_location
 from tidelock.topology import Kind
 
 
@@ -76,8 +76,7 @@ def _check_places(home: Home, nodes: list[str]) -> None:
 
 def _check_cache(url: str | None) -> None:
     if url is not None:
-        cache_location(url)
-        check_urls([url])
+        open_cells(url)
 
 
 def _check_at_rest(home: Home) -> None:

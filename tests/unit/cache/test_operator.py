@@ -11,7 +11,7 @@ import pytest
 from tidelock.cache import aggregates
 from tidelock.cache.changes import Aggregate, Change, Custom
 from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, Shape
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import open_cells
 from tidelock.epochs import BEFORE_FIRST
 from tidelock.errors import Fenced
 from tidelock.redis.conversation import Conversation
@@ -27,7 +27,7 @@ class Task:
     def __init__(
         self, url: str, change: Change, values: pa.Schema, expiry: Expiry | None = None, watermark: int = 0
     ) -> None:
-        self.store = CellStore(url)
+        self.store = open_cells(url)
         self.store.create(b"header", BEFORE_FIRST)
         fence = replace(self.store.take_over("a run"), batch=0, begun=0, watermark=watermark)
         self.store.begin(fence, BEFORE_FIRST)

@@ -10,13 +10,15 @@ from random import Random
 import pyarrow as pa
 import pytest
 from tests.redis_servers import RedisServer, RedisServers
-from tests.unit.cache.counting import HEADER, SHAPE, Counts, bucket, cells_held, decoded
+from tests.unit.cache.counting import cells_held
 
 from tidelock.cache.cells import Cells
+from tidelock.cache.redis_cells import RedisCells
 from tidelock.cache.snapshots import Snapshots
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import open_cells
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt
+from tidelock.testing.cells import HEADER, SHAPE, Counts, bucket, decoded
 
 KEYS = [f"key {i}" for i in range(150)]
 MANY = dict.fromkeys(KEYS, 1)
@@ -117,7 +119,7 @@ def test_a_snapshot_brings_its_epoch_back(redis_url: str, snapshots: Snapshots) 
     epoch = goings.pin()
     take(snapshots, goings.counts, epoch)
     goings.go_on()
-    other = CellStore(f"{redis_url}/other")
+    other = open_cells(f"{redis_url}/other")
     for store in (goings.counts.store, other):  # one that holds something else, and one that holds nothing
         assert snapshots.load(Epoch(epoch), store, HEADER) == len(goings.history[epoch])
         assert (store.header(), store.done()) == (HEADER, epoch)
@@ -136,7 +138,7 @@ def test_a_load_that_is_cut_off_leaves_no_state(
     counts.begin(1, pinned=0)
     take(snapshots, counts, 0)
     loads = []
-    load = CellStore.load
+    load = RedisCells.load
 
     def load_some(*arguments: object) -> None:
         loads.append(arguments)
@@ -144,7 +146,7 @@ def test_a_load_that_is_cut_off_leaves_no_state(
             raise BackendUnavailable("gone")
         load(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(CellStore, "load", load_some)
+    monkeypatch.setattr(RedisCells, "load", load_some)
     with pytest.raises(BackendUnavailable, match="gone"):
         snapshots.load(Epoch(0), counts.store, HEADER)
     assert (counts.store.header(), counts.store.fence()) == (None, None)

@@ -6,11 +6,11 @@ import time
 
 import pytest
 from tests.redis_servers import RedisServer, RedisServers
-from tests.unit.cache.counting import Adding, Counts
 from tests.waiting import eventually
 
 from tidelock.cache.wire import command
 from tidelock.errors import BackendUnavailable, Fenced, PipelineError
+from tidelock.testing.cells import Adding, Counts
 
 MANY = {f"key {i}": 1 for i in range(300)}
 TIMEOUT = 0.5
@@ -71,7 +71,7 @@ def test_a_server_that_hides_its_replication_or_its_process_is_told_by_the_other
     redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     """As some managed ones do."""
-    monkeypatch.setattr("tidelock.cache.store._WHICH_SERVER", (command("INFO", says),))
+    monkeypatch.setattr("tidelock.cache.redis_cells._WHICH_SERVER", (command("INFO", says),))
     server = redis_servers.start(appendonly="yes", appendfsync="always")
     counts = Counts(f"{server.url}/x")
     counts.run(0, MANY)
@@ -86,7 +86,7 @@ def test_a_server_that_hides_both_is_refused_by_name(
     redis_servers: RedisServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would notice what it has lost while a batch ran."""
-    monkeypatch.setattr("tidelock.cache.store._WHICH_SERVER", (command("INFO", "memory"),))
+    monkeypatch.setattr("tidelock.cache.redis_cells._WHICH_SERVER", (command("INFO", "memory"),))
     counts = Counts(f"{redis_servers.start().url}/x")
     with pytest.raises(PipelineError, match=r"/x: .* hides run_id and master_replid .*: use a server that shows"):
         counts.run(0, MANY)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidelock.cache.operator import Shape
-from tidelock.cache.store import CellStore
+from tidelock.cache.store import CellStore, open_cells
 from tidelock.caching.caches import CachedSegment, Caches, kept_states
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable
@@ -58,7 +58,7 @@ class Job:
                 (checkpoint / name / str(batch)).write_text(text)
 
     def store(self) -> CellStore:
-        return CellStore(self.home.state("counts"))
+        return open_cells(self.home.state("counts"))
 
     def position(self) -> Epoch:
         return Checkpoint(None, self.home.checkpoint("counts")).position()
