@@ -63,9 +63,3 @@ def test_every_option_of_the_source_is_explained() -> None:
 
     page = _read("docs/reading-and-writing.md")
     assert not [option for option in _KNOWN if f"`{option}`" not in page]
-
-
-def test_every_file_that_the_glossary_names_exists() -> None:
-    files = re.findall(r"`([\w/]+\.py)`", _read("docs/glossary.md"))
-    assert files
-    assert not [file for file in files if not (REPOSITORY / "src" / "tidelock" / file).is_file()]
