@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tidelock.fingerprint.code import fingerprint
 from tidelock.fingerprint.comparing import compare
-from tidelock.fingerprint.parts import Part
-from tidelock.fingerprint.source import SOURCE
+from tidelock.fingerprint.parts import SOURCE, Part
 
 LOCALS = ("a", "b", "c")
 numbers = itertools.count()

@@ -64,7 +64,17 @@ PURE = (
     "topology",
     "planning",
     "recovery",
+    "cache.bytes",
+    "cache.cells",
+    "cache.fence",
+    "cache.rows",
+    "fingerprint.calls",
+    "fingerprint.comparing",
+    "fingerprint.nodes",
+    "fingerprint.parts",
+    "kafka.continuity",
     "log.cursor",
+    "log.json_records",
     "log.sealed",
     "log.stores.kafka_state",
     "log.window",
@@ -72,13 +82,14 @@ PURE = (
     "alignment.landscape",
     "alignment.machine",
     "backup.owners",
+    "running.pacing",
 )
 # fmt: off
 PURE_LIBRARY = {
     "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal", "difflib",
     "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools", "json",
-    "keyword", "math", "numbers", "numpy", "operator", "re", "reprlib", "statistics", "string", "textwrap",
-    "types", "typing", "zlib",
+    "keyword", "math", "numbers", "numpy", "operator", "pyarrow", "re", "reprlib", "statistics", "string",
+    "struct", "textwrap", "types", "typing", "zlib",
 }
 # fmt: on
 IMPURE_BUILTINS = {"open", "print", "input"}

@@ -1,27 +1,17 @@
-"""The Python functions that an operator's plan calls, also those that its code names only in a text.
-
-`F.expr("score(x)")` calls what was registered as `score`, wherever that was done. Such a function is told as the
-plan has it, with all that it uses and captures. A function that is made while the operator is built may capture
-something else in every run, such as the time: if the operator's own code makes it, that code counts anyway, and
-what it captures is only told. Of the functions of a library the user's functions inside of them count.
-"""
+"""The Python functions that an operator's plan calls, and what differs between two versions of them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from operator import attrgetter
-from types import CodeType, FunctionType
 from typing import Any
 
-from tidelock.fingerprint.code import value_fingerprint
 from tidelock.fingerprint.comparing import Difference, compare
-from tidelock.fingerprint.owners import Owners
-from tidelock.fingerprint.parts import MADE, RULES, Part
-from tidelock.fingerprint.source import Sources
+from tidelock.fingerprint.parts import RULES, Part
 
-_AGAIN = "'"
+AGAIN = "'"
+"""Stands behind the name of one more function that a plan knows by the same name."""
 
 
 @dataclass(frozen=True)
@@ -42,48 +32,12 @@ class Call:
         return cls(str(name), tuple(Part.decode(one, RULES) for one in parts))
 
 
-def called(
-    functions: Iterable[tuple[str, Any]], used: frozenset[CodeType], sources: Sources, owners: Owners
-) -> tuple[Call, ...]:
-    """The fingerprints of the functions that a plan calls; ``used`` is the operator's own code."""
-    found: dict[str, Call] = {}
-    for name, function in functions:
-        call = Call(name, _parts(name, function, used, sources, owners))
-        while call.name in found and found[call.name].parts != call.parts:
-            call = replace(call, name=f"{call.name}{_AGAIN}")
-        found[call.name] = call
-    return tuple(call for call in found.values() if call.parts)
-
-
-def _parts(
-    name: str, function: Any, used: frozenset[CodeType], sources: Sources, owners: Owners
-) -> tuple[Part, ...]:
-    parts = [replace(one, since=RULES) for one in value_fingerprint(name, function, sources, owners)]
-    functions = _functions(function)
-    if not any(map(owners.is_own_code, functions)):
-        return tuple(part for part in parts if part.is_code)
-    if used.isdisjoint(one.__code__ for one in functions):
-        return tuple(parts)
-    return tuple(part if part.is_code else replace(part, form=MADE) for part in parts)
-
-
-def _functions(value: Any) -> list[FunctionType]:
-    """The function that is called, or the methods of the object or the class that is."""
-    while isinstance(value, partial):
-        value = value.func
-    value = getattr(value, "__func__", value)
-    if isinstance(value, FunctionType):
-        return [value]
-    kind = value if isinstance(value, type) else type(value)
-    return [one for one in vars(kind).values() if isinstance(one, FunctionType)]
-
-
 def compare_calls(old: Iterable[Call], new: Iterable[Call]) -> Difference:
     """Compare the functions that both plans call: one that only one of them calls makes it another plan."""
     before = {call.name: call.parts for call in old}
     pairs = [(call.name, compare(before[call.name], call.parts)) for call in new if call.name in before]
     changed, unknown, made = (
-        tuple(f"UDF {name.rstrip(_AGAIN)}: {phrase}" for name, found in pairs for phrase in of(found))
+        tuple(f"UDF {name.rstrip(AGAIN)}: {phrase}" for name, found in pairs for phrase in of(found))
         for of in (attrgetter("changed"), attrgetter("unknown"), attrgetter("made"))
     )
     return Difference(changed, unknown, made)

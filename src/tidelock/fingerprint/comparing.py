@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from tidelock.fingerprint.parts import MADE, Part
-from tidelock.fingerprint.source import SOURCE
+from tidelock.fingerprint.parts import MADE, SOURCE, Part
 
 _LONGEST = 90
 

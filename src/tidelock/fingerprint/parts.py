@@ -13,6 +13,8 @@ from typing import Any
 RULES = 2
 """The rules of this release. The second ones look at annotations of classes, at what modules assign that are
 handed on as they are, and into formats and views."""
+SOURCE = "source"
+"""The form of a function that is told by its source."""
 VALUE, NAME, MADE = "value", "name", "made"
 """Forms of what is no code. What is made when the operator is built may be something else in every run."""
 

@@ -21,7 +21,8 @@ from hashlib import sha256
 from types import CodeType
 from typing import Any
 
-SOURCE = "source"
+from tidelock.fingerprint.parts import SOURCE
+
 BYTECODE = f"bytecode of Python {sys.version_info[0]}.{sys.version_info[1]}"
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidelock.errors import PipelineError
-from tidelock.fingerprint.calls import called
+from tidelock.fingerprint.calling import called
 from tidelock.fingerprint.code import codes_of, fingerprint, value_fingerprint
 from tidelock.fingerprint.nodes import Change, Meaning, NodePrint, judge
 from tidelock.fingerprint.owners import Owners

@@ -16,8 +16,8 @@ from tests.unit.fingerprint.pairs import DIFFERENT, SAME
 from tidelock.fingerprint.code import fingerprint
 from tidelock.fingerprint.comparing import compare
 from tidelock.fingerprint.owners import Owners
-from tidelock.fingerprint.parts import Part
-from tidelock.fingerprint.source import BYTECODE, SOURCE
+from tidelock.fingerprint.parts import SOURCE, Part
+from tidelock.fingerprint.source import BYTECODE
 
 
 @pytest.mark.parametrize("what", SAME)

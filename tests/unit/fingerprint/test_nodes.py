@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tidelock.fingerprint.nodes import Layout, Meaning, NodePrint, PlanPrint, judge
-from tidelock.fingerprint.parts import Part
-from tidelock.fingerprint.source import SOURCE
+from tidelock.fingerprint.parts import SOURCE, Part
 
 CODE = (Part("sums", SOURCE, "1", "return rows.sum()"), Part("LIMIT", "value", "2", "3"))
 OTHER_CODE = (Part("sums", SOURCE, "7", "return rows.max()"), CODE[1])

@@ -8,8 +8,7 @@ from tests.unit.topology.shapes import chain
 
 from tidelock.errors import PipelineError
 from tidelock.fingerprint.nodes import Layout, NodePrint
-from tidelock.fingerprint.parts import Part
-from tidelock.fingerprint.source import SOURCE
+from tidelock.fingerprint.parts import SOURCE, Part
 from tidelock.home.events import Events
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.preparing.changed_code import accepted_changes, encode_prints, tell_changes
