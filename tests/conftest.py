@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,7 +14,11 @@ from tests.tree_clients import client_threads
 from tests.waiting import eventually
 from tests.zookeeper_servers import ZooKeeperServer, ZooKeeperServers
 
+import tidelock
 from tidelock.credentials import FILE, PASSWORDS, forget
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Every JVM of the tests has a short life: the second compiler and parallel collectors cost more than they bring.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -26,6 +31,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # Before anybody imports them, whichever tests are collected first.
 pytest.register_assert_rewrite("tests.following")
+
+
+WORKERS = Path(__file__).parent / "integration" / "workers"
+"""What Spark's Python processes have on their path beside what they have anyway."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +116,22 @@ def kafka_servers(tmp_path: Path) -> Iterator[KafkaServers]:
     servers = KafkaServers(tmp_path)
     yield servers
     servers.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests: local, with task retries, as users get it."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(WORKERS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    session = tidelock.session(
+        "tidelock-tests",
+        master="local[2,4]",
+        settings={
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "2g",
+        },
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.integration.conftest import place, spark  # noqa: F401  (fixtures)
+from tests.integration.conftest import place  # noqa: F401  (a fixture)
 from tests.integration.pipelines import Bench
 from tests.integration.random_pipelines import check
 from tests.integration.streams import Place
