@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidelock.spark.segments.keyed import keyed
     from tidelock.spark.sinks.log import write_log
     from tidelock.spark.sinks.sink import Sink
-    from tidelock.spark.topics.topics import kafka_records
+    from tidelock.spark.topics.topics import kafka_records, read_topic
 
 __all__ = [
     "SETTINGS",
@@ -75,6 +75,7 @@ __all__ = [
     "keyed",
     "read_log",
     "read_logs",
+    "read_topic",
     "session",
     "write_log",
 ]
@@ -97,6 +98,7 @@ _HOMES = {
     "keyed": "tidelock.spark.segments.keyed",
     "read_log": "tidelock.spark.connector.reading",
     "read_logs": "tidelock.spark.connector.reading",
+    "read_topic": "tidelock.spark.topics.topics",
     "session": "tidelock.spark.processes.session",
     "write_log": "tidelock.spark.sinks.log",
 }

@@ -45,7 +45,7 @@ pipeline.files("values")
 """
 
 SUBJECT = 'pipeline.publish("values", subject="tiny.values")'
-TOPIC = "pipeline.topic('values', {topic!r}, servers={servers!r}, avro={avro!r})"
+TOPIC = "pipeline.write_topic('values', {topic!r}, servers={servers!r}, avro={avro!r})"
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "value", "type": ["null", "long"]}]}'
 
 

@@ -85,8 +85,13 @@ def test_records_are_decoded_and_what_does_not_fit_is_null(
     )
     feed(kafka_server, topic, fitting + others, partition=0)
     feed(kafka_server, topic, [b'{"id": 3, "text": "c"}'], partition=1)
-    stream = tidelock.kafka_records(
-        spark, kafka_server.address, topic, schema="id long, text string", record_columns=True, max_records=3
+    stream = tidelock.read_topic(
+        spark,
+        topic,
+        servers=kafka_server.address,
+        schema="id long, text string",
+        record_columns=True,
+        max_records=3,
     )
     assert stream.columns == ["id", "text", "partition", "offset", "timestamp"]
     rows = [row[:4] for row in read_all(place, stream)]
@@ -126,7 +131,7 @@ def test_avro_records_at_both_ends(
 
     @job.source
     def orders(spark: SparkSession) -> DataFrame:
-        return tidelock.kafka_records(spark, kafka_server.address, topic, avro=order)
+        return tidelock.read_topic(spark, topic, servers=kafka_server.address, avro=order)
 
     @job.operator
     def payments(orders: DataFrame) -> DataFrame:
@@ -135,7 +140,7 @@ def test_avro_records_at_both_ends(
             "id", "at", F.try_element_at("tags", F.lit(1)).alias("first"), price.alias("prices")
         )
 
-    job.topic("payments", f"{topic}.out", servers=kafka_server.address, key="id", avro=json.dumps(paid))
+    job.write_topic("payments", f"{topic}.out", servers=kafka_server.address, key="id", avro=json.dumps(paid))
     started.append(job.start(spark, place.home / "home"))
     brokers = connect(parse_servers(kafka_server.address))
 
@@ -167,7 +172,7 @@ def test_a_moment_is_written_with_its_microseconds(spark: SparkSession) -> None:
 def test_a_query_that_comes_too_late_is_told(spark: SparkSession, place: Place, kafka_server: KafkaServer) -> None:
     topic = new_topic(kafka_server)
     feed(kafka_server, topic, [b"{}"] * 4)
-    stream = tidelock.kafka_records(spark, kafka_server.address, topic, schema="id long", max_records=2)
+    stream = tidelock.read_topic(spark, topic, servers=kafka_server.address, schema="id long", max_records=2)
     checkpoint = str(place.home / "checkpoint")
     seen: list[int] = []
 
@@ -188,17 +193,17 @@ def test_a_query_that_comes_too_late_is_told(spark: SparkSession, place: Place, 
 def test_what_is_wrong_is_told(spark: SparkSession, kafka_server: KafkaServer) -> None:
     topic = new_topic(kafka_server)
     with pytest.raises(PipelineError, match="'id what is this' is no schema: write it as in"):
-        tidelock.kafka_records(spark, kafka_server.address, topic, schema="id what is this")
+        tidelock.read_topic(spark, topic, servers=kafka_server.address, schema="id what is this")
     with pytest.raises(PipelineError, match="starting is 'middle': it must be 'earliest' or 'latest'"):
-        tidelock.kafka_records(spark, kafka_server.address, topic, starting="middle")
+        tidelock.read_topic(spark, topic, servers=kafka_server.address, starting="middle")
     with pytest.raises(PipelineError, match="the records are JSON or Avro: give either schema or avro"):
-        tidelock.kafka_records(spark, kafka_server.address, topic, schema="id long", avro="{}")
+        tidelock.read_topic(spark, topic, servers=kafka_server.address, schema="id long", avro="{}")
     with pytest.raises(PipelineError, match="max_records is 0: it must be at least 1"):
-        tidelock.kafka_records(spark, kafka_server.address, topic, max_records=0)
+        tidelock.read_topic(spark, topic, servers=kafka_server.address, max_records=0)
     with pytest.raises(PipelineError, match="the brokers alone are wanted here, without a path"):
-        tidelock.kafka_records(spark, f"{kafka_server.url}/{topic}", topic)
+        tidelock.read_topic(spark, topic, servers=f"{kafka_server.url}/{topic}")
     with pytest.raises(PipelineError, match="the records have columns called offset: leave record_columns out"):
-        tidelock.kafka_records(spark, kafka_server.address, topic, schema="offset long", record_columns=True)
+        tidelock.read_topic(spark, topic, servers=kafka_server.address, schema="offset long", record_columns=True)
 
 
 def start(place: Path, server: KafkaServer, topic: str, *options: str) -> subprocess.Popen[bytes]:

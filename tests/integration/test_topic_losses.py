@@ -24,7 +24,9 @@ class Reader:
     """A query over a topic, started again and again on one checkpoint."""
 
     def __init__(self, spark: SparkSession, place: Place, topic: Topic) -> None:
-        self._stream = tidelock.kafka_records(spark, topic.servers, topic.name, schema="n long", max_records=6)
+        self._stream = tidelock.read_topic(
+            spark, topic.name, servers=topic.servers, schema="n long", max_records=6
+        )
         self.checkpoint = place.home / "checkpoint"
         self.seen: list[int] = []
 
@@ -112,7 +114,7 @@ def test_a_pipeline_stops_and_sets_nothing_aside(
 
     @pipeline.source
     def orders(spark: SparkSession) -> DataFrame:
-        return tidelock.kafka_records(spark, topic.servers, topic.name, schema="n long", max_records=4)
+        return tidelock.read_topic(spark, topic.name, servers=topic.servers, schema="n long", max_records=4)
 
     @pipeline.sink
     def keep(orders: DataFrame) -> None:

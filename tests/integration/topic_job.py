@@ -16,7 +16,7 @@ pipeline = tidelock.Pipeline("topics", epoch="200 milliseconds")
 @pipeline.source
 def readings(spark: SparkSession) -> DataFrame:
     topic = os.environ["TIDELOCK_TEST_TOPIC"]
-    return tidelock.kafka_records(spark, SERVERS, topic, schema="id long, text string", max_records=50)
+    return tidelock.read_topic(spark, topic, servers=SERVERS, schema="id long, text string", max_records=50)
 
 
 @pipeline.operator(anchor=True)
@@ -24,4 +24,4 @@ def lengths(readings: DataFrame) -> DataFrame:
     return readings.select("id", F.length("text").alias("length")).where("id % 3 != 0")
 
 
-pipeline.topic("lengths", os.environ["TIDELOCK_TEST_TOPIC"] + ".out", servers=SERVERS, key="id")
+pipeline.write_topic("lengths", os.environ["TIDELOCK_TEST_TOPIC"] + ".out", servers=SERVERS, key="id")

@@ -95,6 +95,8 @@ USES = (
     ("redis", "tidelock.Pipeline('p').publish('words', subject='w', shared='redis://host/0/words')"),
     ("kafka", "open_store('kafkas://host/words')"),
     ("kafka", "tidelock.Pipeline('p').topic('words', 'topic', servers='host:9092')"),
+    ("kafka", "tidelock.Pipeline('p').write_topic('words', 'topic', servers='host:9092')"),
+    ("kafka", "tidelock.read_topic(None, 'topic', servers='host:9092')"),
     ("kafka", "tidelock.kafka_records(None, 'host:9092', 'topic')"),
     ("kafka", "AvroRecords({'type': 'record'})"),
     ("zookeeper", "open_tree('zookeeper://host:2181')"),

@@ -39,6 +39,7 @@ def test_the_public_names_are_these_and_sorted_and_there() -> None:
         "keyed",
         "read_log",
         "read_logs",
+        "read_topic",
         "session",
         "write_log",
     ]

@@ -234,7 +234,7 @@ class Declaration:
         self.storing.add(name)
         self._nodes.append(Node(name, Kind.SINK, (node,), epochs_per_batch=epochs))
 
-    def topic(
+    def write_topic(
         self,
         node: str,
         topic: str,
@@ -246,6 +246,7 @@ class Declaration:
     ) -> None:
         """Write what ``node`` gives to a Kafka topic, exactly once for who reads committed records.
 
+        Its other end is `tidelock.read_topic`: what both take has the same name and is written the same way.
         The driver writes every epoch in one transaction. After logs were lost, or a backup was restored, epochs
         that are computed anew are written anew.
 
@@ -267,6 +268,19 @@ class Declaration:
         records, writer = None if avro is None else AvroRecords(avro), f"{self.name}.{name}"
         self.sinks[name] = lambda spark, home: _topic_sink(name, location, topic, writer, key, records)
         self._nodes.append(Node(name, Kind.SINK, (node,)))
+
+    def topic(
+        self,
+        node: str,
+        topic: str,
+        *,
+        servers: str,
+        key: str | None = None,
+        avro: AvroSchema | None = None,
+        name: str | None = None,
+    ) -> None:
+        """The same as `write_topic`, as 0.1.0 called it."""
+        self.write_topic(node, topic, servers=servers, key=key, avro=avro, name=name)
 
     def console(self, node: str, *, rows: int = 20, name: str | None = None) -> None:
         """Print the first ``rows`` rows of every epoch of ``node``."""

@@ -16,11 +16,11 @@ from tidelock.spark.topics.avro import AvroRecords, AvroSchema
 _HIDDEN = "__tidelock_record"
 
 
-def kafka_records(
+def read_topic(
     spark: SparkSession,
-    servers: str,
     topic: str,
     *,
+    servers: str,
     schema: str | StructType | None = None,
     avro: AvroSchema | None = None,
     starting: str = "earliest",
@@ -29,10 +29,12 @@ def kafka_records(
 ) -> DataFrame:
     """The records of a Kafka topic as a stream, for use in a source of a pipeline.
 
+    Its other end is `Pipeline.write_topic`: what both take has the same name and is written the same way.
+
     Args:
         spark: the session.
-        servers: the brokers: `host:9092,host:9092`, or a URL with user, password and options.
         topic: the topic; it need not have records yet.
+        servers: the brokers: `host:9092,host:9092`, or a URL with user, password and options.
         schema: the columns of its records, which are JSON: `id long, text string`. Spark's `from_json` reads
             them: what a record does not have, or what does not fit its column, is null; of a record that is no
             JSON all columns are. Nothing said: the records as they are, with columns `key`, `value`,
@@ -69,6 +71,30 @@ def kafka_records(
         parsed = F.from_json(value.cast("string"), columns, {"mode": "PERMISSIVE"})
         return _decoded(records, parsed, columns, record_columns)
     return records
+
+
+def kafka_records(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    *,
+    schema: str | StructType | None = None,
+    avro: AvroSchema | None = None,
+    starting: str = "earliest",
+    max_records: int | None = None,
+    record_columns: bool = False,
+) -> DataFrame:
+    """The same as `read_topic`, as 0.1.0 called it."""
+    return read_topic(
+        spark,
+        topic,
+        servers=servers,
+        schema=schema,
+        avro=avro,
+        starting=starting,
+        max_records=max_records,
+        record_columns=record_columns,
+    )
 
 
 def _decoded(records: DataFrame, value: Column, columns: StructType, record_columns: bool) -> DataFrame:
