@@ -70,5 +70,8 @@ def test_looking_at_a_run_all_the_time_changes_nothing(
     by_key = {k: [2 * i for i in range(EPOCHS * ROWS) if i % ROWS % 3 == k] for k in range(3)}
     assert present(kept, EPOCHS - 1) == {(k,): (k, len(some), sum(some)) for k, some in by_key.items()}
     assert sorted(kept) == list(range(EPOCHS)), "every epoch was delivered"
+    assert run.status().events == run.events
+    assert (run.events[0].kind, run.events[-1].kind) == ("run started", "run ended")
+    assert [event.to_json() for event in run.events] == Home(home).events()[-len(run.events) :]
     kinds = {event["kind"] for event in Home(home).events()}
     assert kinds - {"interval too short"} == {"run started", "stop asked", "run ended"}, "nothing failed"
