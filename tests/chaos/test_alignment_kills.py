@@ -22,7 +22,7 @@ from tests.waiting import eventually
 from tidelock.cli.demo.leash import kill_session
 from tidelock.log import EpochLog
 
-MOMENTS = ("publisher", "follower", "publisher", "follower", "coordinator", "follower")
+MOMENTS = ("publisher", "follower", "publisher", "follower", "leader", "follower")
 JOBS = {"publisher": "publishing_job.py", "follower": "following_job.py"}
 SUBJECT = "publisher.once"
 PATIENCE = 300
@@ -65,7 +65,7 @@ class Landscape:
         return len(written(self.home("follower"), "sums_files"))
 
 
-def test_either_job_and_the_coordinator_are_killed_at_random_moments(tmp_path: Path) -> None:
+def test_either_job_and_the_leader_are_killed_at_random_moments(tmp_path: Path) -> None:
     chance, seed = random.Random(SEED), f"TIDELOCK_CHAOS_SEED={SEED}"
     print(seed)
     world = World(tmp_path, chance)
@@ -84,7 +84,7 @@ def test_either_job_and_the_coordinator_are_killed_at_random_moments(tmp_path: P
             eventually(lambda: jobs.delivered() > before, f"new sums ({seed})", 120)  # noqa: B023
             time.sleep(chance.uniform(0, 2))  # not to wait for anything: to hit any step of a batch
             disturb(jobs, moment, chance)
-            aligned = jobs.published() if moment == "coordinator" else aligned
+            aligned = jobs.published() if moment == "leader" else aligned
             assert jobs.consumer()["state"] == "aligned", f"{moment} ({seed})"
         world.feed(4)
         follower = jobs.home("follower")
@@ -114,12 +114,12 @@ def keep_feeding_until_aligned(jobs: Landscape) -> None:
 
 
 def disturb(jobs: Landscape, moment: str, chance: random.Random) -> None:
-    if moment == "coordinator":  # it dies in the middle of its work, and another one does it
+    if moment == "leader":  # it dies in the middle of its work, and another one does it
         jobs.ask("align", "follower", "--abort", "--timeout", str(PATIENCE))
-        coordinator = jobs.command("align", "follower")
+        leader = jobs.command("align", "follower")
         time.sleep(chance.uniform(0.5, 3))
-        coordinator.kill()
-        coordinator.wait()
+        leader.kill()
+        leader.wait()
         keep_feeding_until_aligned(jobs)
         return
     other = next(name for name in JOBS if name != moment)

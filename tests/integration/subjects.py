@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from tests.waiting import eventually
 
 import tidelock
-from tidelock.alignment.coordinating import Coordinator
 from tidelock.alignment.directory import Directory, Subject
+from tidelock.alignment.leading import Leader
 from tidelock.alignment.machine import Source
 from tidelock.coordination import open_tree
 from tidelock.epochs import Epoch, EpochRange
@@ -90,9 +90,9 @@ class Deliveries:
 
 def align(coordinator: str, job: str, *subjects: str) -> Source:
     with open_tree(coordinator) as tree:
-        return Coordinator(Directory(tree), job).align(subjects, 60)
+        return Leader(Directory(tree), job).align(subjects, 60)
 
 
 def abort(coordinator: str, job: str) -> Source:
     with open_tree(coordinator) as tree:
-        return Coordinator(Directory(tree), job).abort(60)
+        return Leader(Directory(tree), job).abort(60)

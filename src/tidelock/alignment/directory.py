@@ -6,7 +6,7 @@
     /jobs/<job>                       its home, what it follows and what it publishes
     /jobs/<job>/runs/<identity>       there while the home of that identity runs it (ephemeral)
     /jobs/<job>/alive                 the same, of a job of release 0.1.0
-    /jobs/<job>/command               the newest command of a coordinator
+    /jobs/<job>/command               the newest command of a leader
     /jobs/<job>/source                what the job says of its own alignment
     /jobs/<job>/epochs                which of its epochs took which epochs of its subjects
 

@@ -11,10 +11,10 @@ four states, and the source is in the least advanced of its consumers' states (f
         ▲                       ◀──fell behind──────┘                                                    │
         └──────────────────────────────── Abort, at any time ◀──────────────────────────────────────────┘
 
-Commands come from a coordinator outside of the job, through a node of the shared tree that holds the newest one.
+Commands come from a leader outside of the job, through a node of the shared tree that holds the newest one.
 They are numbered, so a command that is read again, or an older one, changes nothing; a command that was
 overwritten before it was read is as good as never given. Nothing here waits: a job goes on in every state, and no
-state needs another job, or the coordinator, to be alive. Whoever crashes finds the machine's document in its home
+state needs another job, or the leader, to be alive. Whoever crashes finds the machine's document in its home
 again.
 
 Consumers move together. `Align` takes effect only when all of them are ready, and names the epoch of each subject
@@ -98,7 +98,7 @@ Heard = Command | Unknown
 
 @dataclass(frozen=True)
 class Commanded:
-    """The coordinator's newest command was read."""
+    """The leader's newest command was read."""
 
     command: Heard
 
@@ -235,13 +235,13 @@ def _consumer(fields: Mapping[str, Any]) -> Consumer:
     return Consumer(State(fields["state"]), start, Epoch(fields["position"]))
 
 
-# -- the coordinator's side
+# -- the leader's side
 
 
 def next_command(wanted: Sequence[str], source: Source, tails: Mapping[str, Epoch]) -> Command | None:
-    """What a coordinator says next to a job that is to be aligned with ``wanted``; None if it has to wait.
+    """What a leader says next to a job that is to be aligned with ``wanted``; None if it has to wait.
 
-    It depends on nothing but what the job has reported and the newest epochs of the subjects, so a coordinator may
+    It depends on nothing but what the job has reported and the newest epochs of the subjects, so a leader may
     die after any command, and another one goes on from there.
 
     >>> source = Source.of(["a", "b"])

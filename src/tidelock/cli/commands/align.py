@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from tidelock.alignment.coordinating import Coordinator
+from tidelock.alignment.leading import Leader
 from tidelock.alignment.machine import Source, State
 from tidelock.cli.exits import BAD, GOOD
 from tidelock.pipeline.subscriptions import directory
@@ -22,12 +22,12 @@ def align(args: argparse.Namespace) -> int:
     """
     began = time.monotonic()
     with directory(args.coordinator) as known:
-        coordinator = Coordinator(known, args.job, _Screen(quiet=args.json).look)
+        leader = Leader(known, args.job, _Screen(quiet=args.json).look)
         if args.abort:
-            source = coordinator.abort(args.timeout)
+            source = leader.abort(args.timeout)
             done = source.state is State.UNALIGNED
         else:
-            source = coordinator.align(args.subjects or (), args.timeout)
+            source = leader.align(args.subjects or (), args.timeout)
             done = source.state is State.ALIGNED
         alive = known.is_alive(args.job)
     answer = {

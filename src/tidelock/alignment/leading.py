@@ -1,4 +1,4 @@
-"""The coordinator: it leads a job from unaligned to aligned, or back, by commands in the shared tree.
+"""The leader: it takes a job from unaligned to aligned, or back, by commands in the shared tree.
 
 It keeps nothing. Every look at the tree says what the job has reported and what the newest command is, and
 `next_command` what follows from that. So it may die at any moment, two of them may be at work, and whoever comes
@@ -30,7 +30,7 @@ from tidelock.log import EpochLog
 _LOOK_EVERY = 0.1
 
 
-class Coordinator:
+class Leader:
     """Leads one job.
 
     Args:
