@@ -25,10 +25,10 @@ demo: $(ready) ## the trending pipeline with a crash in the middle, and the proo
 	@$(java) $(bin)/tidelock demo $(ARGS)
 
 test: $(ready) ## all tests but the chaos runs
-	@$(java) $(bin)/pytest -m "not chaos" -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(java) $(bin)/pytest -m "not chaos" -n $(WORKERS) --dist loadfile --durations 10 $(ARGS)
 
 chaos: $(ready) ## slow runs: real kills, many times, and long comparisons
-	@$(java) $(bin)/pytest -m chaos $(ARGS)
+	@$(java) $(bin)/pytest -m chaos --durations 10 $(ARGS)
 
 check: $(ready) ## lint, format, types, and imports that go down only
 	$(bin)/ruff check .
