@@ -74,6 +74,7 @@ PURE = (
     "fingerprint.parts",
     "kafka.continuity",
     "log.cursor",
+    "log.documents",
     "log.json_records",
     "log.sealed",
     "log.stores.kafka_state",

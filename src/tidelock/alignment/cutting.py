@@ -21,12 +21,12 @@ from tidelock.extras import need
 from tidelock.kafka.continuity import Position, Span, check_goes_on, check_kept, deleted
 from tidelock.kafka.location import Location
 from tidelock.log import EpochLog
+from tidelock.log.documents import BEGINNING
 from tidelock.log.entry import Manifest
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.topic_parts import topic_part
 
 _AT = "topic"
-_BEGINNING = "beginning"
 
 
 class Cutter:
@@ -67,12 +67,12 @@ class Cutter:
     def _beginning(self, starting: str) -> dict[str, Any]:
         """Where the log's first epoch begins: settled once, whoever asks again."""
         store = self._log.store
-        if store.get(_BEGINNING) is None:
-            store.create(_BEGINNING, seal({_AT: self._topic, **self._position(starting).to_fields()}))
-        kept = store.get(_BEGINNING)
+        if store.get(BEGINNING) is None:
+            store.create(BEGINNING, seal({_AT: self._topic, **self._position(starting).to_fields()}))
+        kept = store.get(BEGINNING)
         if kept is None:
             raise LogCorrupt(f"{self._log.shown} has lost where it begins: look at its store, then start again")
-        return unseal(kept, f"{self._log.shown}: {_BEGINNING}", dict)
+        return unseal(kept, f"{self._log.shown}: {BEGINNING}", dict)
 
     def cut(self) -> int | None:
         """End an epoch here; how many offsets it has, None if there was nothing new.

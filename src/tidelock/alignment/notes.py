@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tidelock.epochs import Epoch
 from tidelock.log import EpochLog
+from tidelock.log.documents import combined_name
 from tidelock.log.sealed import seal, unseal
 
 Recalls = tuple[Epoch, ...]
@@ -69,4 +70,4 @@ def recalls_after(told: Recalls, notes: Sequence[Note], present: Epoch) -> Recal
 
 
 def _document(subject: EpochLog) -> str:
-    return f"combined/{subject.header.name}"
+    return combined_name(subject.header.name)

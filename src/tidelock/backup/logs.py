@@ -14,11 +14,11 @@ from tidelock.backup.store import BackupStore
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable, LogCorrupt, LogNotFound
 from tidelock.log import EpochLog
+from tidelock.log.documents import ASIDES, HEADER, RECALLS
 from tidelock.log.entry import Manifest
-from tidelock.log.log import RECALLS
 from tidelock.recovery import Held, Pieces
 
-_HEADER = "log.json"
+_HEADER = f"{HEADER}.json"
 _ENTRY = re.compile(r"entries/(\d+)-(\d+)\.json")
 
 
@@ -89,7 +89,7 @@ class LogCopy:
             return
         if not self.is_of_this_log():
             raise BackendUnavailable(f"{log.shown} was replaced while it was copied; the next pass copies it")
-        for name in ("log", RECALLS, *log.store.names("aside/")):
+        for name in (HEADER, RECALLS, *log.store.names(ASIDES)):
             self._put_document(f"{name}.json", log.store.get(name))
         for covers in log.ranges():
             if covers not in self.ranges:
@@ -184,7 +184,7 @@ class LogCopy:
     def is_related(self) -> bool:
         """Whether the log is the one whose copy this is."""
         log = self.log()
-        return log is not None and self._has(_HEADER, log.store.get("log") or b"")
+        return log is not None and self._has(_HEADER, log.store.get(HEADER) or b"")
 
     def is_of_this_log(self) -> bool:
         """Whether nothing of another log was copied; of one that is not there that cannot be told."""

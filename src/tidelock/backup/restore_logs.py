@@ -23,8 +23,9 @@ from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import Fenced, LogCorrupt, PipelineError
 from tidelock.inside import inside
 from tidelock.log import EpochLog
+from tidelock.log.documents import ASIDES, HEADER, RECALLS
 from tidelock.log.entry import Manifest, Part
-from tidelock.log.log import RECALLS, recalled
+from tidelock.log.log import recalled
 from tidelock.log.repair import remove_log
 from tidelock.log.sealed import unseal
 from tidelock.log.store import Token, open_store
@@ -46,8 +47,10 @@ class LogRestore:
         self._store = store
         self._folder = folder
         self._target = open_store(url)
-        self._header = store.read(f"{folder}/log.json")
-        self._id = self._header and unseal(self._header, f"{store.url}/{folder}/log.json", lambda f: str(f["id"]))
+        self._header = store.read(f"{folder}/{HEADER}.json")
+        self._id = self._header and unseal(
+            self._header, f"{store.url}/{folder}/{HEADER}.json", lambda f: str(f["id"])
+        )
         self._names = store.sizes(folder)
         self._owner = f"a restore ({uuid.uuid4().hex})"
         self._is_made = False
@@ -66,10 +69,10 @@ class LogRestore:
         self._entries = [entry for covers in stored_ranges(self._names) for entry in self._fetched(covers)]
 
     def _begin(self) -> None:
-        if self._target.get("log") is None:
+        if self._target.get(HEADER) is None:
             if self._header is None:
                 return  # the log had not been made yet
-            self._is_made = self._target.create("log", self._header)
+            self._is_made = self._target.create(HEADER, self._header)
         if not self._is_made:
             raise PipelineError(
                 f"there is a log at {self._target.shown} already, perhaps of another restore that is under way or "
@@ -187,7 +190,7 @@ class LogRestore:
 
     def _set_aside(self, version: Epoch) -> Iterator[tuple[str, bytes]]:
         """What consumers are not to see, as far as it is not made again."""
-        for name in sorted(name for name in self._names if name.startswith("aside/")):
+        for name in sorted(name for name in self._names if name.startswith(ASIDES)):
             data = self._store.read(f"{self._folder}/{name}") or b""
             try:
                 last = unseal(data, name, lambda fields: int(str(fields["covers"]).rpartition("-")[2]))
@@ -200,7 +203,7 @@ class LogRestore:
     def discard(self) -> None:
         """Remove the log if it was made here; nothing happens if it is somebody else's by now."""
         if self._token is None and self._is_made:
-            self._target.delete("log")  # nobody got further
+            self._target.delete(HEADER)  # nobody got further
         elif self._token is not None and self._is_mine:
             remove_log(self._target.url)
 

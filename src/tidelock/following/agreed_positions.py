@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelock.following.merging import Position
+from tidelock.log.documents import meeting_name, meeting_number, meeting_prefix
 from tidelock.log.log import EpochLog
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.store import LogStore
@@ -47,7 +48,7 @@ class AgreedPositions:
     def __init__(self, logs: Sequence[EpochLog]) -> None:
         self._logs = logs
         names = json.dumps([log.header.id for log in logs]).encode()
-        self._prefix = f"meeting/{hashlib.sha256(names).hexdigest()[:16]}-"
+        self._prefix = meeting_prefix(hashlib.sha256(names).hexdigest()[:16])
         self._known: dict[int, _Agreed] = {}
         self._numbers: list[int] = []
 
@@ -94,7 +95,7 @@ class AgreedPositions:
         return numbers
 
     def _listed(self) -> list[int]:
-        return [int(name.removeprefix(self._prefix)) for name in self._store.names(self._prefix)]
+        return [meeting_number(self._prefix, name) for name in self._store.names(self._prefix)]
 
     def _forget(self, made: int) -> None:
         """Drop those that lie before what the logs hold, and more than enough others; never the one just made."""
@@ -110,7 +111,7 @@ class AgreedPositions:
         return None if data is None else unseal(data, f"{self._logs[0].shown}: {self._name(number)}", _parse)
 
     def _name(self, number: int) -> str:
-        return f"{self._prefix}{number:012}"
+        return meeting_name(self._prefix, number)
 
     @property
     def _store(self) -> LogStore:

@@ -36,6 +36,7 @@ from tidelock.following.merging import (
     steps_ahead,
 )
 from tidelock.following.rounds import Reading
+from tidelock.log.documents import round_name
 from tidelock.log.log import EpochLog
 from tidelock.log.sealed import seal, unseal
 from tidelock.placing import put_file
@@ -115,7 +116,7 @@ class Follower:
     ) -> None:
         self._consumers = consumers or {}
         self._readings = {log.header.id: Reading(log) for log in sorted(logs, key=lambda log: log.header.id)}
-        self._document = f"round/{group}"
+        self._document = round_name(group)
         self._instructions = instructions
         self._mixed = mixed
         self._clock = clock

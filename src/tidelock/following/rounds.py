@@ -25,6 +25,7 @@ from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import PipelineError
+from tidelock.log.documents import round_name
 from tidelock.log.log import EpochLog, lost
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.window import next_boundary
@@ -97,7 +98,7 @@ class Rounds:
         self._readings = sorted(readings, key=lambda reading: reading.log.header.id)
         self._replayed = replayed
         self._consumer = consumer
-        self._document = f"round/{consumer}"
+        self._document = round_name(str(consumer))
         self._number = 0
         self._limit: Epoch | None = None
 

@@ -11,9 +11,6 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import LogCorrupt
 from tidelock.log.sealed import seal, unseal
 
-CURSORS = "cursor/"
-"""How the names of the documents begin that are cursors."""
-
 
 def encode_cursor(epoch: Epoch) -> bytes:
     """The document of a consumer that has finished ``epoch``.

@@ -24,7 +24,8 @@ import pyarrow as pa
 from tidelock.credentials import found
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import Fenced, InternalError, LogCorrupt, LogNotFound, PipelineError
-from tidelock.log.cursor import CURSORS, decode_cursor, encode_cursor
+from tidelock.log.cursor import decode_cursor, encode_cursor
+from tidelock.log.documents import CURSORS, HEADER, RECALLS, aside_name, consumer_of, cursor_name
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import read_batches
 from tidelock.log.sealed import seal, unseal
@@ -33,8 +34,6 @@ from tidelock.log.topic_parts import is_of_topic, read_topic_part
 from tidelock.log.window import Entry, Retention, Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-RECALLS = "recalls"
-"""The document of a log that was put back."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class EpochLog:
             LogCorrupt: its header is damaged.
         """
         store = open_store(url)
-        data = store.get("log")
+        data = store.get(HEADER)
         if data is None:
             raise LogNotFound(
                 f"there is no epoch log at {store.shown}: start the query that writes it first, or make it "
@@ -113,8 +112,8 @@ class EpochLog:
             },
             "event_time": event_time,
         }
-        if store.get("log") is None:
-            store.create("log", seal(fields))
+        if store.get(HEADER) is None:
+            store.create(HEADER, seal(fields))
         return cls.open(url)
 
     # -- entries
@@ -149,7 +148,7 @@ class EpochLog:
         Raises:
             LogCorrupt: it is gone, or another one is in its place.
         """
-        data = self.store.get("log")
+        data = self.store.get(HEADER)
         if data is None or unseal(data, f"{self.shown}: the log's header", _header).id != self.header.id:
             raise lost(self.shown, "everything")
 
@@ -224,12 +223,12 @@ class EpochLog:
         for name in self.store.names(CURSORS):
             data = self.store.get(name)
             if data is not None:
-                found[name.removeprefix(CURSORS)] = decode_cursor(data)
+                found[consumer_of(name)] = decode_cursor(data)
         return found
 
     def cursor(self, consumer: str) -> Epoch | None:
         """How far ``consumer`` has come, or None if it is unknown."""
-        data = self.store.get(f"{CURSORS}{consumer}")
+        data = self.store.get(cursor_name(consumer))
         return None if data is None else decode_cursor(data)
 
     def register(self, consumer: str) -> Epoch:
@@ -238,7 +237,7 @@ class EpochLog:
         First the cursor, then the look at the head: a writer may be dropping entries at any moment, but none that
         is there when this cursor is (`LogStore.unpublish`).
         """
-        self.store.put(f"{CURSORS}{consumer}", encode_cursor(BEFORE_FIRST))
+        self.store.put(cursor_name(consumer), encode_cursor(BEFORE_FIRST))
         head = self.head()
         self.move_cursor(consumer, head)
         return head
@@ -252,11 +251,11 @@ class EpochLog:
         now = self.cursor(consumer)
         if now != epoch:
             ahead = now is not None and now < epoch
-            self.store.put(f"{CURSORS}{consumer}", encode_cursor(epoch), durable=not ahead)
+            self.store.put(cursor_name(consumer), encode_cursor(epoch), durable=not ahead)
 
     def forget(self, consumer: str) -> None:
         """Remove the cursor of a consumer that will not come back."""
-        self.store.delete(f"{CURSORS}{consumer}")
+        self.store.delete(cursor_name(consumer))
 
     # -- epochs that a consumer is not to see
 
@@ -267,7 +266,7 @@ class EpochLog:
         published for the same epochs later, after a roll-back, are not meant.
         """
         fields = {"covers": str(manifest.covers), "entry": manifest.digest}
-        self.store.put(f"aside/{consumer}-{manifest.covers}", seal(fields))
+        self.store.put(aside_name(consumer, manifest.covers), seal(fields))
 
     def is_set_aside(self, consumer: str, manifest: Manifest) -> bool:
         """Whether ``consumer`` is not to see the rows of the entry.
@@ -275,7 +274,7 @@ class EpochLog:
         Raises:
             LogCorrupt: the note that says so is damaged.
         """
-        name = f"aside/{consumer}-{manifest.covers}"
+        name = aside_name(consumer, manifest.covers)
         data = self.store.get(name)
         if data is None:
             return False

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import LogNotFound
 from tidelock.log import EpochLog
+from tidelock.log.documents import ASIDES, CURSORS, HEADER, RECALLS, ROUNDS, round_name
 from tidelock.log.entry import Manifest
-from tidelock.log.log import RECALLS
 from tidelock.log.sealed import seal, unseal
 
 _OWNER = "a change of the plan"
@@ -31,14 +31,14 @@ def set_readers(log: EpochLog, gone: Collection[str], readers: Collection[str], 
     """
     for reader, epoch in new.items():
         log.move_cursor(reader, epoch)
-    fields = unseal(log.store.get("log") or b"", f"{log.shown}: the log's header", dict)
+    fields = unseal(log.store.get(HEADER) or b"", f"{log.shown}: the log's header", dict)
     waits_for = set(fields["retention"]["wait_for"]).difference(gone).union(readers)
     retention = {**fields["retention"], "wait_for": sorted(waits_for)}
     if retention != fields["retention"]:
-        log.store.put("log", seal({**fields, "retention": retention}))
+        log.store.put(HEADER, seal({**fields, "retention": retention}))
     for reader in gone:
         log.forget(reader)
-        log.store.delete(f"round/{reader}")
+        log.store.delete(round_name(reader))
 
 
 def remove_log(url: str) -> None:
@@ -54,11 +54,11 @@ def remove_log(url: str) -> None:
     if ranges := store.ranges():
         store.unpublish(token, ranges)
     store.collect_parts(token, store.part_names())
-    for folder in ("cursor/", "round/", "aside/"):
+    for folder in (CURSORS, ROUNDS, ASIDES):
         for name in store.names(folder):
             store.delete(name)
     store.delete(RECALLS)
-    store.delete("log")  # last: until then the log is there, and can be removed again
+    store.delete(HEADER)  # last: until then the log is there, and can be removed again
 
 
 def tail(log: EpochLog) -> Epoch | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt
 from tidelock.log import EpochLog
+from tidelock.log.documents import ASIDES, CURSORS, HEADER, last_aside, round_name
 from tidelock.log.entry import Manifest
 from tidelock.log.store import open_store
 from tidelock.recovery import Held, Pieces, Step
@@ -22,7 +23,7 @@ class FoundLog:
     def __init__(self, url: str) -> None:
         self.url = url
         self._store = open_store(url)
-        self.is_there = self._store.get("log") is not None
+        self.is_there = self._store.get(HEADER) is not None
         self._ranges = self._store.ranges()
         self._manifests = dict(self._whole()) if self.is_there else {}
         self._runs = _runs([covers for covers in self._ranges if covers in self._manifests])
@@ -92,16 +93,16 @@ class FoundLog:
         dropped = [covers for covers in self._ranges if covers not in kept]
         if dropped:
             self._store.unpublish(self._store.take_over(_OWNER), reversed(dropped))
-        for name in self._store.names("aside/"):
-            if int(name.rpartition("-")[2]) > step.version:
+        for name in self._store.names(ASIDES):
+            if last_aside(name) > step.version:
                 self._store.delete(name)
         for reader in readers:
-            self._store.delete(f"round/{reader}")
+            self._store.delete(round_name(reader))
         self._set_cursors(step.version, readers)
 
     def _set_cursors(self, version: Epoch, readers: Mapping[str, Epoch]) -> None:
         if not self.is_there:  # it is made anew: readers register when they begin, and until then it keeps all
-            for name in self._store.names("cursor/"):
+            for name in self._store.names(CURSORS):
                 self._store.delete(name)
             return
         log = EpochLog.open(self.url)

@@ -29,7 +29,8 @@ import pyarrow as pa
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable
 from tidelock.inside import plain_name, relative_name
-from tidelock.log.cursor import CURSORS, all_past
+from tidelock.log.cursor import all_past
+from tidelock.log.documents import CURSORS, LEASE
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.store import LogStore, Token, Written, fenced, part_gone
 from tidelock.placing import add_file, has_no_room, make_folder, put_file, sync_folder
@@ -129,12 +130,12 @@ class FileStore(LogStore):
         with self._translated(), self._lock():
             held = self.holder()
             token = Token(held[0] + 1 if held else 1)
-            self._put("lease", seal({"token": token, "owner": owner}))
+            self._put(LEASE, seal({"token": token, "owner": owner}))
             self._sweep()
             return token
 
     def holder(self) -> tuple[Token, str] | None:
-        data = self.get("lease")
+        data = self.get(LEASE)
         if data is None:
             return None
         where = f"{self.url}: the lease in {self._document('lease')}"

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelock.log.cursor import CURSORS, all_past
+from tidelock.log.cursor import all_past
+from tidelock.log.documents import CURSORS
 
 Covers = tuple[int, int]
 """The first and the last epoch of an entry."""

@@ -10,6 +10,8 @@ have to wait.
 
 from __future__ import annotations
 
+from tidelock.log.documents import CURSORS
+
 _SHARED = """
 local lease, entries, manifests, staged, documents = unpack(KEYS)
 
@@ -93,6 +95,7 @@ return {'done', newest()}
 
 UNPUBLISH = (
     _WRITER
+    + f"local cursors = '^{CURSORS}'"
     + """
 local no = refusal()
 if no then return no end
@@ -104,7 +107,7 @@ end
 
 local past = tonumber(ARGV[4])
 for _, name in ipairs(past and redis.call('HKEYS', documents) or {}) do
-  if string.find(name, '^cursor/') and finished(name) < past then return {'needed', newest()} end
+  if string.find(name, cursors) and finished(name) < past then return {'needed', newest()} end
 end
 for i = 5, #ARGV do
   redis.call('ZREM', entries, ARGV[i])

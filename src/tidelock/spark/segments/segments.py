@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelock.log import EpochLog, Retention, open_store
+from tidelock.log.documents import HEADER
 from tidelock.log.log import lost
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.checkpoint.replay import read_replay
@@ -224,7 +225,7 @@ class Segments:
         """See that the logs of a segment are there: they have been made, so one that is not was lost."""
         nodes = [i.log for i in segment.inputs] + ([segment.writes] if segment.writes else [])
         for store in map(open_store, map(self.places.log, nodes)):
-            if store.get("log") is None:
+            if store.get(HEADER) is None:
                 raise lost(store.shown, "everything")
 
     def _start(
