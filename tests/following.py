@@ -11,7 +11,7 @@ from typing import Any
 
 from tidelock.following.follower import Follower, Instruction
 from tidelock.log import EpochLog, LogWriter, Retention
-from tidelock.testing.logs import SCHEMA, covers, publish
+from tidelock.testing.logs import SCHEMA, back, covers, publish
 
 
 class Clock:
@@ -41,6 +41,11 @@ class Subjects:
             for name in names:
                 writer = self.writers[name]
                 publish(writer, covers(writer.window.tail + 1), [writer.window.tail + 1])
+
+    def put_back(self, name: str, to: int) -> None:
+        """Drop what is behind an epoch; another writer goes on from there."""
+        back(self.logs[name], to)
+        self.writers[name] = self.logs[name].take_over("a run after that")
 
     def tails(self) -> dict[str, int]:
         return {name: writer.window.tail for name, writer in self.writers.items()}

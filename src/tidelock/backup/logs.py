@@ -16,10 +16,28 @@ from tidelock.errors import BackendUnavailable, LogCorrupt, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.log.documents import ASIDES, HEADER, RECALLS
 from tidelock.log.entry import Manifest
+from tidelock.log.window import runs
 from tidelock.recovery import Held, Pieces
 
-_HEADER = f"{HEADER}.json"
 _ENTRY = re.compile(r"entries/(\d+)-(\d+)\.json")
+
+
+def document_copy(name: str) -> str:
+    """The name of the copy of a document."""
+    return f"{name}.json"
+
+
+HEADER_COPY, RECALLS_COPY = document_copy(HEADER), document_copy(RECALLS)
+
+
+def stored_asides(names: Iterable[str]) -> list[str]:
+    """The documents among these copies that say what a consumer is not to see."""
+    return sorted(name.removesuffix(".json") for name in names if name.startswith(ASIDES))
+
+
+def part_name(file: str) -> str:
+    """The name of a copied part."""
+    return f"parts/{file}"
 
 
 def entry_name(covers: EpochRange) -> str:
@@ -35,13 +53,8 @@ def stored_ranges(names: Iterable[str]) -> list[EpochRange]:
 
 def held_in(ranges: Iterable[EpochRange]) -> tuple[Held, ...]:
     """The pieces of a log with entries that cover these ranges, in order: runs without a gap."""
-    runs: list[list[EpochRange]] = []
-    for covers in ranges:
-        if runs and runs[-1][-1].last + 1 == covers.first:
-            runs[-1].append(covers)
-        else:
-            runs.append([covers])
-    return tuple(Held(Epoch(run[0].first - 1), tuple(covers.last for covers in run)) for run in runs)
+    found = runs(ranges)
+    return tuple(Held(Epoch(run[0].first - 1), tuple(covers.last for covers in run)) for run in found)
 
 
 class LogCopy:
@@ -90,7 +103,7 @@ class LogCopy:
         if not self.is_of_this_log():
             raise BackendUnavailable(f"{log.shown} was replaced while it was copied; the next pass copies it")
         for name in (HEADER, RECALLS, *log.store.names(ASIDES)):
-            self._put_document(f"{name}.json", log.store.get(name))
+            self._put_document(document_copy(name), log.store.get(name))
         for covers in log.ranges():
             if covers not in self.ranges:
                 self._copy_entry(log, covers)
@@ -106,7 +119,7 @@ class LogCopy:
                 if log.store.manifest(covers) is None:
                     return
                 raise LogCorrupt(f"{log.shown}: part {part.file} of epoch {covers} is missing")
-            self._put(f"parts/{part.file}", content.to_pybytes())
+            self._put(part_name(part.file), content.to_pybytes())
         self._write(entry_name(covers), data)
         self.ranges = sorted([*self.ranges, covers])
 
@@ -148,7 +161,7 @@ class LogCopy:
 
     def clear(self) -> None:
         """Remove all of the copy: another log is in the place of the one that was copied."""
-        self._remove(_HEADER)
+        self._remove(HEADER_COPY)
         for covers in reversed(self.ranges.copy()):
             self._drop(covers)
 
@@ -172,7 +185,7 @@ class LogCopy:
     def _parts(self, covers: EpochRange) -> list[str]:
         data = self._store.read(f"{self._folder}/{entry_name(covers)}") or b""
         try:
-            return [f"parts/{p.file}" for p in Manifest.decode(data, "").parts]
+            return [part_name(p.file) for p in Manifest.decode(data, "").parts]
         except LogCorrupt:
             return []
 
@@ -184,17 +197,17 @@ class LogCopy:
     def is_related(self) -> bool:
         """Whether the log is the one whose copy this is."""
         log = self.log()
-        return log is not None and self._has(_HEADER, log.store.get(HEADER) or b"")
+        return log is not None and self._has(HEADER_COPY, log.store.get(HEADER) or b"")
 
     def is_of_this_log(self) -> bool:
         """Whether nothing of another log was copied; of one that is not there that cannot be told."""
-        return _HEADER not in self._stored or self.log() is None or self.is_related()
+        return HEADER_COPY not in self._stored or self.log() is None or self.is_related()
 
     def is_continued(self, after: Epoch) -> bool:
         """Whether what was copied beyond epoch ``after`` is still what the log holds."""
         log = self.log()
         if log is None or not self.is_related():
-            return _HEADER not in self._stored
+            return HEADER_COPY not in self._stored
         recent = [covers for covers in self.ranges if covers.last > after]
         return all(self._has(entry_name(covers), log.store.manifest(covers) or b"") for covers in recent)
 

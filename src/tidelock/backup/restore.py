@@ -263,7 +263,7 @@ class _Restoration:
         if window is not None:
             versions = {segment: other.version for segment, other in adjusted.steps.items()}
             readers = self._record.reader_positions(name, versions)
-            rewound = self._logs[name].place(window, step, readers)
+            rewound = self._logs[name].place(window, step.version, readers)
             self._logs[name].recall(step.version)
         return RestoredSegment(self._checkpoints[name].copied, step.version, rewound, step.restart_log)
 

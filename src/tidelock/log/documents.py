@@ -47,7 +47,7 @@ def aside_name(consumer: str, covers: EpochRange) -> str:
 
 
 def last_aside(name: str) -> Epoch:
-    """The last epoch that such a note is about.
+    """The last epoch that such a note is about, by its name or by the epochs that it names.
 
     >>> last_aside(aside_name("a-job.counts", EpochRange(Epoch(5), Epoch(7))))
     7

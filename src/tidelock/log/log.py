@@ -1,7 +1,8 @@
 """The epoch log: the window's rules performed on a store.
 
 Readers and writers are separate. `EpochLog` is what everybody may do: look, read, keep a cursor. `LogWriter`
-is what the one holder of the lease may do: publish, truncate, rewind, collect what dead attempts have left.
+is what the one holder of the lease may do: publish, truncate, collect what dead attempts have left. Whatever else
+is done to a log is in `repair`.
 
 A writer's life: `take over` (older writers are fenced), load the window, collect what dead attempts left,
 then for every batch: executors write parts, `publish` names them, `truncate` drops what all have read.
@@ -25,7 +26,7 @@ from tidelock.credentials import found
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import Fenced, InternalError, LogCorrupt, LogNotFound, PipelineError
 from tidelock.log.cursor import decode_cursor, encode_cursor
-from tidelock.log.documents import CURSORS, HEADER, RECALLS, aside_name, consumer_of, cursor_name
+from tidelock.log.documents import CURSORS, HEADER, RECALLS, aside_name, consumer_of, cursor_name, last_aside
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import read_batches
 from tidelock.log.sealed import seal, unseal
@@ -74,7 +75,11 @@ class EpochLog:
             UnsupportedFormat: a newer release made it.
             LogCorrupt: its header is damaged.
         """
-        store = open_store(url)
+        return cls.kept_in(open_store(url))
+
+    @classmethod
+    def kept_in(cls, store: LogStore) -> EpochLog:
+        """The log whose store this is; raises what `open` does."""
         data = store.get(HEADER)
         if data is None:
             raise LogNotFound(
@@ -412,30 +417,17 @@ class LogWriter:
         """Drop what every consumer has finished and retention does not keep; returns what went."""
         window = replace(self.window, cursors=self.log.cursors())
         left, dropped = window.truncate(self._clock())
-        if not self._remove(dropped, finished=True):
+        if not self._remove(dropped):
             return ()  # a reader came, or went back, since the cursors were read: the next time counts it in
         self.window = left
         return dropped
 
-    def rewind(self, to: Epoch) -> tuple[Entry, ...]:
-        """Drop the entries behind ``to``; returns what went.
-
-        Raises:
-            WindowError: ``to`` is not a boundary, or a consumer has finished later epochs.
-            Fenced: a newer writer has taken over.
-        """
-        window = replace(self.window, cursors=self.log.cursors())
-        left, dropped = window.rewind(to)
-        self._remove(tuple(reversed(dropped)))
-        self.window = left
-        return dropped
-
-    def _remove(self, entries: tuple[Entry, ...], *, finished: bool = False) -> bool:
+    def _remove(self, entries: tuple[Entry, ...]) -> bool:
         if not entries:
             return True
         with self._fenced_rather_than_damaged():
             parts = [p.file for e in entries for p in self.log.manifest(e.covers).parts]
-        if not self.log.store.unpublish(self.token, [e.covers for e in entries], finished=finished):
+        if not self.log.store.unpublish(self.token, [e.covers for e in entries], finished=True):
             return False
         self.log.store.remove_parts(parts)
         return True
@@ -466,6 +458,11 @@ def check_name(name: str, what: str) -> str:
 def recalled(fields: dict[str, Any]) -> tuple[Epoch, ...]:
     """What the document of recalls says."""
     return tuple(Epoch(epoch) for epoch in fields["epochs"])
+
+
+def aside_last(fields: dict[str, Any]) -> Epoch:
+    """The last epoch that a note is about which hides rows from a consumer."""
+    return last_aside(str(fields["covers"]))
 
 
 def _gap(ranges: list[EpochRange]) -> Epoch | None:

@@ -4,27 +4,27 @@ Theory of operation
 -------------------
 A window is the run of entries that a log holds. Entries are contiguous: each one covers the epochs right
 after those of the entry before it. The window grows at its tail (`publish`), shrinks at its head
-(`truncate`) and, when its producer went back to an older snapshot, at its tail (`rewind`).
+(`truncate`) and, when its producer went back to an older snapshot, at its tail (`put_back`).
 
 Each consumer has a cursor: the newest epoch that it has durably finished, which is its version ack. What a
-consumer still has to see is exactly the entries behind its cursor (`pending`), so after any crash it is
-enough to replay them; a consumer whose cursor is unknown to itself takes it from here.
+consumer still has to see is exactly the entries behind its cursor, so after any crash it is enough to replay
+them. A consumer that came before the first entry may have a cursor before the head: it begins at the head.
 
-Invariants, which hold after every method (`tests/property/test_window.py` checks them):
+Invariants, which hold after every method (`tests/property/test_window.py` plays the log that runs by them):
 
 * entries are contiguous and start right after `truncated_to`;
-* `truncated_to` <= every cursor <= the tail: nothing that somebody still needs is dropped (theorem 1: the
-  windows along a path can be joined without a gap), and nobody has finished what does not exist;
-* every cursor stands on the boundary of an entry (or at the head): a consumer never holds half an entry.
+* what is behind the slowest cursor is there: nothing that somebody still needs is dropped (theorem 1: the
+  windows along a path can be joined without a gap);
+* no cursor is beyond the tail: nobody has finished what does not exist.
 
 Every method returns a new window, so a caller that could not make a change durable just keeps the old one.
-Publish and acknowledge cost O(log n) look-ups plus a copy of the entry list, n entries.
+Publish costs O(log n) look-ups plus a copy of the entry list, n entries.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
@@ -98,6 +98,14 @@ class Window:
     cursors: Mapping[str, Epoch] = field(default_factory=dict)
     truncated_to: Epoch = BEFORE_FIRST
     retention: Retention = Retention()
+    asides: Mapping[str, Epoch] = field(default_factory=dict)
+    """By their names, the last epochs of the entries that some consumer is to see without their rows."""
+
+    @classmethod
+    def of(cls, ranges: Sequence[EpochRange]) -> Window:
+        """The window of entries that cover these ranges, of which nothing else is known."""
+        head = Epoch(ranges[0].first - 1) if ranges else BEFORE_FIRST
+        return cls(tuple(Entry(covers) for covers in ranges), {}, head)
 
     @property
     def tail(self) -> Epoch:
@@ -128,16 +136,12 @@ class Window:
                 f"epoch {self.tail + 1}"
             )
         if not self.entries and self.truncated_to == BEFORE_FIRST:
-            start = Epoch(entry.covers.first - 1)
-            return replace(self, entries=(entry,), truncated_to=start, cursors=self._raised(start))
+            return replace(self, entries=(entry,), truncated_to=Epoch(entry.covers.first - 1))
         return replace(self, entries=(*self.entries, entry))
 
     def _is_new(self, entry: Entry) -> bool:
         untouched = not self.entries and self.truncated_to == BEFORE_FIRST
         return untouched or entry.covers.first == self.tail + 1
-
-    def _raised(self, start: Epoch) -> dict[str, Epoch]:
-        return {consumer: max(at, start) for consumer, at in self.cursors.items()}
 
     def _check_same_work(self, entry: Entry) -> None:
         finished = entry.covers.last <= self.truncated_to  # by all consumers
@@ -147,64 +151,34 @@ class Window:
         if there is None or not there.same_work(entry):
             raise WindowError(
                 f"epochs {entry.covers} hold the result of other work already (the log ends at "
-                f"epoch {self.tail}); a query with a new checkpoint needs a new log, or rewind this one"
+                f"epoch {self.tail}); a query with a new checkpoint needs a new log"
             )
 
-    def rewind(self, to: Epoch) -> tuple[Window, tuple[Entry, ...]]:
-        """Drop the tail behind ``to``, the producer's best safe epoch (Segment Backup 3.5, step 2).
+    # -- what is done to it by hand (`repair`)
 
-        Raises:
-            WindowError: ``to`` is not a boundary of this window, or a consumer is ahead of it (it has to be
-                rolled back first, or it would see other records under the same epochs).
+    def put_back(self, to: Epoch, readers: Mapping[str, Epoch]) -> Window:
+        """The window of a log whose producer goes on behind ``to`` (Segment Backup 3.5, step 2).
+
+        What is behind ``to`` goes; that is everything if ``to`` is before the head. ``readers`` go on where they
+        are said to, and nobody else is beyond ``to``. Notes on epochs that are made again are not meant any more.
+        Done again, it changes nothing.
         """
-        self._check_boundary(to)
-        ahead = sorted(name for name, at in self.cursors.items() if at > to)
-        if ahead:
-            raise WindowError(
-                f"cannot rewind to epoch {to}: {', '.join(ahead)} already finished later epochs; "
-                "roll those consumers back first"
-            )
-        cut = bisect_right(self.entries, to, key=_last)
-        return replace(self, entries=self.entries[:cut]), self.entries[cut:]
+        return replace(
+            self,
+            entries=self.entries[: bisect_right(self.entries, to, key=_last)],
+            truncated_to=min(self.truncated_to, to),
+            cursors={**{name: min(at, to) for name, at in self.cursors.items()}, **readers},
+            asides={name: last for name, last in self.asides.items() if last <= to},
+        )
 
-    # -- the consumers' side
+    def change_readers(self, gone: Collection[str], readers: Collection[str], new: Mapping[str, Epoch]) -> Window:
+        """The window when others read the log: who is ``gone`` holds nothing back, ``new`` ones have a position.
 
-    def register(self, consumer: str, at: Epoch) -> Window:
-        """The window with a cursor for ``consumer``; one that exists stays where it is."""
-        if consumer in self.cursors:
-            return self
-        self._check_boundary(at)
-        return replace(self, cursors={**self.cursors, consumer: at})
-
-    def acknowledge(self, consumer: str, epoch: Epoch) -> Window:
-        """Move the consumer's cursor forward to ``epoch``; an older ack changes nothing.
-
-        Raises:
-            WindowError: the consumer is unknown, or ``epoch`` is not a boundary of this window.
+        It waits for ``readers``, and goes on waiting for whoever is neither, such as snapshots of cached state.
         """
-        if epoch <= self._cursor(consumer):
-            return self
-        self._check_boundary(epoch)
-        return replace(self, cursors={**self.cursors, consumer: epoch})
-
-    def roll_back(self, consumer: str, to: Epoch) -> Window:
-        """Move the consumer's cursor back to ``to``, because it restarts from an older snapshot.
-
-        Raises:
-            WindowError: the entries behind ``to`` are gone, or it is not a boundary.
-        """
-        if to > self._cursor(consumer):
-            raise WindowError(f"{consumer} cannot be rolled back to epoch {to}: it is not there yet")
-        self._check_boundary(to)
-        return replace(self, cursors={**self.cursors, consumer: to})
-
-    def forget(self, consumer: str) -> Window:
-        """The window without the consumer's cursor: it holds nothing back any more."""
-        return replace(self, cursors={k: v for k, v in self.cursors.items() if k != consumer})
-
-    def pending(self, consumer: str) -> tuple[Entry, ...]:
-        """What ``consumer`` still has to see, in order: the replay after a crash."""
-        return self.entries[bisect_right(self.entries, self._cursor(consumer), key=_last) :]
+        cursors = {name: at for name, at in {**self.cursors, **new}.items() if name not in gone}
+        waits = self.retention.wait_for.difference(gone).union(readers)
+        return replace(self, cursors=cursors, retention=replace(self.retention, wait_for=waits))
 
     # -- the head
 
@@ -232,28 +206,25 @@ class Window:
             return min(self.cursors.values())
         return self.tail if self.retention.bounds_history else BEFORE_FIRST
 
-    # -- shared checks
-
-    def _cursor(self, consumer: str) -> Epoch:
-        try:
-            return self.cursors[consumer]
-        except KeyError:
-            raise WindowError(f"{consumer} is not a consumer of this log") from None
-
-    def _check_boundary(self, epoch: Epoch) -> None:
-        if epoch == self.truncated_to:
-            return
-        if epoch < self.truncated_to:
-            raise WindowError(f"epoch {epoch} is gone: this log was truncated up to epoch {self.truncated_to}")
-        entry = self.find(epoch)
-        if entry is None:
-            raise WindowError(f"epoch {epoch} is not published: the log ends at epoch {self.tail}")
-        if entry.covers.last != epoch:
-            raise WindowError(f"epoch {epoch} is inside the entry of epochs {entry.covers}")
-
 
 def _last(entry: Entry) -> Epoch:
     return entry.covers.last
+
+
+def runs(ranges: Iterable[EpochRange]) -> list[list[EpochRange]]:
+    """The pieces that a log is in which holds these entries, in order: runs without a gap.
+
+    >>> covers = [EpochRange.single(Epoch(epoch)) for epoch in (0, 1, 4)]
+    >>> [[str(one) for one in run] for run in runs(covers)]
+    [['0', '1'], ['4']]
+    """
+    found: list[list[EpochRange]] = []
+    for covers in ranges:
+        if found and found[-1][-1].last + 1 == covers.first:
+            found[-1].append(covers)
+        else:
+            found.append([covers])
+    return found
 
 
 def next_boundary(

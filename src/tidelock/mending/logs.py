@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import LogCorrupt
-from tidelock.log import EpochLog
-from tidelock.log.documents import ASIDES, CURSORS, HEADER, last_aside, round_name
+from tidelock.log.documents import HEADER
 from tidelock.log.entry import Manifest
+from tidelock.log.repair import put_back
 from tidelock.log.store import open_store
-from tidelock.recovery import Held, Pieces, Step
+from tidelock.log.window import runs
+from tidelock.recovery import Held, Pieces
 
-_OWNER = "mending"
 _FIRST_BATCHES = 1
 """The first entry of a log is of batch 0, or of batch 1 if Spark's first one took nothing."""
 
@@ -26,7 +26,7 @@ class FoundLog:
         self.is_there = self._store.get(HEADER) is not None
         self._ranges = self._store.ranges()
         self._manifests = dict(self._whole()) if self.is_there else {}
-        self._runs = _runs([covers for covers in self._ranges if covers in self._manifests])
+        self._runs = runs(self._manifests)
 
     def _whole(self) -> Iterator[tuple[EpochRange, Manifest]]:
         """The entries that are all there; their rows are verified when they are read."""
@@ -85,38 +85,8 @@ class FoundLog:
 
     # -- making it that
 
-    def place(self, window: Held, step: Step, readers: Mapping[str, Epoch]) -> None:
-        """Leave of the log what ``window`` and ``step`` say, with the cursors of its readers. Idempotent."""
-        ends = () if step.restart_log else (window.head, *window.ends)
-        kept = [covers for covers in self._ranges if covers.last in ends]
-        kept = [covers for covers in kept if covers in self._manifests and covers.last <= step.version]
-        dropped = [covers for covers in self._ranges if covers not in kept]
-        if dropped:
-            self._store.unpublish(self._store.take_over(_OWNER), reversed(dropped))
-        for name in self._store.names(ASIDES):
-            if last_aside(name) > step.version:
-                self._store.delete(name)
-        for reader in readers:
-            self._store.delete(round_name(reader))
-        self._set_cursors(step.version, readers)
-
-    def _set_cursors(self, version: Epoch, readers: Mapping[str, Epoch]) -> None:
-        if not self.is_there:  # it is made anew: readers register when they begin, and until then it keeps all
-            for name in self._store.names(CURSORS):
-                self._store.delete(name)
-            return
-        log = EpochLog.open(self.url)
-        others = {name: min(at, version) for name, at in log.cursors().items() if name not in readers}
-        for name, position in {**others, **readers}.items():
-            log.move_cursor(name, position)
-
-
-def _runs(ranges: list[EpochRange]) -> list[list[EpochRange]]:
-    """The ranges, as runs without a gap."""
-    runs: list[list[EpochRange]] = []
-    for covers in ranges:
-        if runs and runs[-1][-1].last + 1 == covers.first:
-            runs[-1].append(covers)
-        else:
-            runs.append([covers])
-    return runs
+    def place(self, window: Held, version: Epoch, readers: Mapping[str, Epoch]) -> None:
+        """Leave of the log what ``window`` has up to ``version``, with the cursors of its readers. Idempotent."""
+        ends = (window.head, *window.ends)  # at the head may end an entry that only says where the log begins
+        piece = [covers for covers in self._manifests if covers.last in ends]
+        put_back(self._store, piece, version, readers)

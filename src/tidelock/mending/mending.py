@@ -247,7 +247,7 @@ class _Mending:
             if version < at.committed or not keeps_begun:
                 roll_back(self._home, name, version, same_input=same_input)
         for name, log in self._logs.items():
-            log.place(windows[name], chosen.steps[name], self._positions(name, chosen, windows))
+            log.place(windows[name], chosen.version(name), self._positions(name, chosen, windows))
 
     def _is_recalled(self, log: str, chosen: Adjusted, windows: Windows) -> bool:
         """Whether somebody may have read epochs of a log that are published again."""

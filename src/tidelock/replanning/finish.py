@@ -21,6 +21,7 @@ from tidelock.errors import LogCorrupt
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.log import EpochLog
 from tidelock.log.repair import remove_log, set_readers
+from tidelock.log.store import open_store
 from tidelock.placing import remove_tree, sync_folder
 from tidelock.recovery import Link
 from tidelock.replanning.rules import kept_segments
@@ -86,7 +87,7 @@ def _remove(home: Home, segments: Iterable[SegmentRecord], record: Record) -> No
     for segment in segments:
         remove_tree(Path(home.checkpoint(segment.name)), durable=True)
         if segment.log is not None and segment.log not in logs:
-            remove_log(segment.log)
+            remove_log(open_store(segment.log))
 
 
 def _without(record: Record, other: Record) -> list[SegmentRecord]:

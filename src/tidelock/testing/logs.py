@@ -10,6 +10,7 @@ from tidelock.epochs import Epoch, EpochRange
 from tidelock.log import EpochLog, LogWriter, open_store
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.parts import write_batches
+from tidelock.log.repair import put_back
 
 SCHEMA: dict[str, Any] = {
     "type": "struct",
@@ -41,6 +42,11 @@ def publish(writer: LogWriter, epochs: EpochRange, numbers: list[int], query: st
     part = write_part(writer, epochs, numbers)
     manifest = Manifest(writer.log.header.id, epochs, SCHEMA, (part,), query=query, batch=epochs.last)
     return writer.publish(manifest)
+
+
+def back(log: EpochLog, to: int) -> None:
+    """Put a log back to an epoch, as the mending of a home does; who wrote it writes no more."""
+    put_back(log.store, log.ranges(), Epoch(to), {})
 
 
 def rows(log: EpochLog) -> dict[int, list[int]]:

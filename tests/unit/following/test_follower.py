@@ -280,12 +280,12 @@ class TestTheSourcesOfOneQuery:
         job.restart()
         assert job.round() == {"a": 1, "b": 1}
 
-    def test_a_decision_about_epochs_that_were_rewound_is_not_followed(
+    def test_a_decision_about_epochs_that_are_made_again_is_not_followed(
         self, subjects: Subjects, job: FollowingJob
     ) -> None:
         subjects.publish("aab")
         job.ask(job.sources[0])  # decides on epoch 1 of a, and dies
-        subjects.writers["a"].rewind(0)
+        subjects.put_back("a", 0)
         job.restart()
         assert job.round() == {"a": 0, "b": 0}
 
@@ -294,8 +294,8 @@ class TestTheSourcesOfOneQuery:
     ) -> None:
         subjects.publish("aab")
         job.ask(job.sources[0])  # decides on epoch 1 of a, and dies
-        subjects.writers["a"].rewind(-1)
-        publish(subjects.writers["a"], covers(0, 5), [0], query="after the rewind")
+        subjects.put_back("a", -1)
+        publish(subjects.writers["a"], covers(0, 5), [0], query="made again")
         job.restart()
         assert job.round() == {"a": 5, "b": 0}, "epoch 1 is in the middle of an entry now"
 
@@ -426,8 +426,8 @@ class TestJobsThatMeet:
         one, two = jobs
         subjects.publish("abab")
         one.run()
-        subjects.writers["a"].rewind(-1)
-        publish(subjects.writers["a"], covers(0, 1), [0], query="after the rewind")
+        subjects.put_back("a", -1)
+        publish(subjects.writers["a"], covers(0, 1), [0], query="made again")
         assert two.run() == [(1, 1)], "(0, 0) will never be there again"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tidelock.epochs
 import tidelock.log.window
-from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
+from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import InternalError
 from tidelock.log.window import Entry, InputRange, Retention, Window, WindowError
 
@@ -22,6 +22,11 @@ def window(*entries: Entry, retention: Retention | None = None) -> Window:
     for one in entries:
         grown = grown.publish(one)
     return grown
+
+
+def read(held: Window, **cursors: int) -> Window:
+    """The window with these cursors."""
+    return replace(held, cursors={name: Epoch(at) for name, at in cursors.items()})
 
 
 @pytest.mark.parametrize("module", [tidelock.epochs, tidelock.log.window])
@@ -60,59 +65,47 @@ def test_an_entry_that_overlaps_the_tail_is_refused() -> None:
 
 
 def test_an_empty_log_may_begin_at_any_epoch() -> None:
-    held = Window().register("c", BEFORE_FIRST).publish(entry(7, 9))
-    assert held.truncated_to == 6
-    assert held.cursors == {"c": 6}
-    assert [e.covers.last for e in held.pending("c")] == [9]
+    held = Window().publish(entry(7, 9))
+    assert (held.truncated_to, held.tail) == (6, 9)
 
 
 def test_figure_3_4_of_segment_backup() -> None:
-    """Node B holds 300-400; E has acked 350 and I 300: nothing is truncated, E replays one block, I two."""
-    held = window(entry(0), entry(1), entry(2), entry(3))
-    held = held.register("E", Epoch(1)).register("I", Epoch(1)).acknowledge("E", Epoch(2))
+    """Node B holds 300-400; E has acked 350 and I 300: nothing that I still has to see is truncated."""
+    held = read(window(entry(0), entry(1), entry(2), entry(3)), E=2, I=1)
     held, dropped = held.truncate(now=0.0)
     assert [e.covers.last for e in dropped] == [0, 1]
-    assert [e.covers.last for e in held.pending("E")] == [3]
-    assert [e.covers.last for e in held.pending("I")] == [2, 3]
+    assert [e.covers.last for e in held.entries] == [2, 3]
 
 
-def test_an_older_ack_changes_nothing() -> None:
-    held = window(entry(0), entry(1)).register("c", BEFORE_FIRST).acknowledge("c", Epoch(1))
-    assert held.acknowledge("c", Epoch(0)) is held
+def test_what_is_behind_the_epoch_that_a_log_is_put_back_to_can_be_written_again() -> None:
+    held = read(window(entry(0), entry(1), entry(2)), x=2, y=0).put_back(Epoch(1), {"z": Epoch(0)})
+    assert [e.covers.last for e in held.entries] == [0, 1]
+    assert held.cursors == {"x": 1, "y": 0, "z": 0}, "nobody is beyond it"
+    assert held.publish(entry(2, 3, query="new")).tail == 3
 
 
-def test_a_cursor_never_stands_inside_an_entry() -> None:
-    with pytest.raises(WindowError, match="epoch 1 is inside the entry of epochs 0-2"):
-        window(entry(0, 2)).register("c", BEFORE_FIRST).acknowledge("c", Epoch(1))
+def test_an_epoch_inside_an_entry_takes_the_entry_along() -> None:
+    assert window(entry(0), entry(1, 3)).put_back(Epoch(2), {}).tail == 0
 
 
-def test_unknown_consumers_are_told_so() -> None:
-    with pytest.raises(WindowError, match="nobody is not a consumer"):
-        window(entry(0)).pending("nobody")
+def test_a_log_that_is_put_back_behind_its_head_begins_anew() -> None:
+    held, _ = read(window(entry(0), entry(1), entry(2)), x=2).truncate(0.0)
+    held = held.put_back(Epoch(0), {"x": Epoch(0)})
+    assert (held.entries, held.truncated_to, held.cursors) == ((), 0, {"x": 0})
+    assert held.publish(entry(1)).tail == 1
 
 
-def test_a_rewind_names_the_consumers_that_are_ahead() -> None:
-    held = window(entry(0), entry(1)).register("x", Epoch(1)).register("y", Epoch(0))
-    with pytest.raises(WindowError, match="cannot rewind to epoch 0: x already finished"):
-        held.rewind(Epoch(0))
+def test_notes_on_epochs_that_are_made_again_go() -> None:
+    held = replace(window(entry(0), entry(1)), asides={"aside/x-0": Epoch(0), "aside/x-1": Epoch(1)})
+    assert held.put_back(Epoch(0), {}).asides == {"aside/x-0": 0}
 
 
-def test_after_a_roll_back_the_tail_can_be_rewound_and_written_again() -> None:
-    held = window(entry(0), entry(1)).register("x", Epoch(1)).roll_back("x", Epoch(0))
-    held, dropped = held.rewind(Epoch(0))
-    assert [e.covers.last for e in dropped] == [1]
-    assert held.publish(entry(1, 2, query="new")).tail == 2
-
-
-def test_a_roll_back_behind_the_head_is_refused() -> None:
-    held, _ = window(entry(0), entry(1), entry(2)).register("x", Epoch(2)).truncate(0.0)
-    with pytest.raises(WindowError, match="epoch 0 is gone: this log was truncated up to epoch 1"):
-        held.roll_back("x", Epoch(0))
-
-
-def test_a_roll_back_cannot_go_forward() -> None:
-    with pytest.raises(WindowError, match="it is not there yet"):
-        window(entry(0), entry(1)).register("x", Epoch(0)).roll_back("x", Epoch(1))
+def test_other_readers_come_and_the_log_waits_for_them() -> None:
+    keep = Retention(epochs=2, wait_for=frozenset({"x", "y", "x.snapshot"}))
+    held = read(window(entry(0), entry(1), retention=keep), x=0, y=0, backup=0)
+    held = held.change_readers(["y"], ["x", "n"], {"n": Epoch(1)})
+    assert held.cursors == {"x": 0, "n": 1, "backup": 0}
+    assert held.retention == Retention(epochs=2, wait_for=frozenset({"x", "n", "x.snapshot"}))
 
 
 def test_without_consumers_nothing_is_dropped() -> None:
@@ -131,18 +124,18 @@ def test_a_subject_keeps_what_is_young() -> None:
 
 def test_a_slow_follower_is_waited_for_whatever_the_retention() -> None:
     held = window(*(entry(n) for n in range(10)), retention=Retention(epochs=3))
-    held, _ = held.register("slow", Epoch(1)).truncate(1e9)
+    held, _ = read(held, slow=1).truncate(1e9)
     assert held.truncated_to == 1
 
 
-def test_a_forgotten_consumer_holds_nothing_back() -> None:
-    held = window(entry(0), entry(1), entry(2)).register("gone", BEFORE_FIRST).register("c", Epoch(2))
+def test_a_consumer_that_is_gone_holds_nothing_back() -> None:
+    held = read(window(entry(0), entry(1), entry(2)), gone=-1, c=2)
     assert held.truncate(0.0)[1] == ()
-    assert len(held.forget("gone").truncate(0.0)[1]) == 2
+    assert len(held.change_readers(["gone"], ["c"], {}).truncate(0.0)[1]) == 2
 
 
 def test_epochs_done_and_truncated_are_still_done() -> None:
-    held, _ = window(entry(0), entry(1), entry(2)).register("c", Epoch(2)).truncate(0.0)
+    held, _ = read(window(entry(0), entry(1), entry(2)), c=2).truncate(0.0)
     assert held.publish(entry(0)) is held
     with pytest.raises(WindowError, match="epochs 0 hold the result of other work already"):
         held.publish(entry(0, query="a query with a new checkpoint"))

@@ -188,7 +188,7 @@ def test_a_log_goes_and_another_comes_in_its_place(tmp_path: Path) -> None:
     old = first.take_over("an old writer")
     first.move_cursor("x", Epoch(4))
     for _ in range(2):
-        remove_log(url)
+        remove_log(first.store)
     with pytest.raises(LogNotFound):
         EpochLog.open(url)
     second = EpochLog.create(url, {})

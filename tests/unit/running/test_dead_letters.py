@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tidelock.epochs import BEFORE_FIRST
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest
 from tidelock.log.sealed import seal
 from tidelock.running.dead_letters import set_aside
-from tidelock.testing.logs import SCHEMA, covers, publish
+from tidelock.testing.logs import SCHEMA, back, covers, publish
 
 
 def test_an_epoch_is_copied_once_and_hidden_from_one_consumer(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_an_epoch_that_is_made_again_and_is_poison_again(tmp_path: Path) -> None
     for _ in range(2):
         assert set_aside(log, "counts", covers(0), dead) == 2
 
-    log.take_over("a roll-back").rewind(BEFORE_FIRST)
+    back(log, -1)
     publish(log.take_over("second"), covers(0), [3])
     assert not log.is_set_aside("counts", log.manifest(covers(0))), "these rows may be good"
     for _ in range(2):
@@ -68,7 +67,7 @@ def test_an_epoch_that_is_made_again_and_is_poison_again(tmp_path: Path) -> None
         log.manifest(covers(0)).published_at,
     ]
 
-    log.take_over("a roll-back").rewind(BEFORE_FIRST)
+    back(log, -1)
     publish(log.take_over("third"), covers(0), [3])
     set_aside(log, "counts", covers(0), dead)
     assert letters(dead) == [[1, 2], [3]], "the same work with the same rows is the same letter"
@@ -87,7 +86,7 @@ def test_letters_and_notes_of_release_0_1_0(tmp_path: Path) -> None:
     assert log.is_set_aside("counts", log.manifest(covers(0)))
     set_aside(log, "counts", covers(0), dead)
     assert letters(dead) == [[1, 2]]
-    log.take_over("a roll-back").rewind(BEFORE_FIRST)
+    back(log, -1)
     publish(log.take_over("second"), covers(0), [3])
     set_aside(log, "counts", covers(0), dead)
     assert letters(dead) == [[1, 2], [3]]

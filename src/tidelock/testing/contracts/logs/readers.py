@@ -1,4 +1,4 @@
-"""Cursors and what they hold, and what goes when all have read it, or when a log is rewound."""
+"""Cursors and what they hold, and what goes when all have read it, or when a log is put back."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 from tidelock.epochs import Epoch
 from tidelock.following.follower import Follower, Instruction
 from tidelock.following.rounds import Reading, Rounds
-from tidelock.log import EpochLog, LogWriter, Retention, WindowError
+from tidelock.log import EpochLog, LogWriter, Retention
+from tidelock.log.repair import put_back
 from tidelock.testing.contracts.logs.base import ANY_STEP, LogFixtures
-from tidelock.testing.logs import SCHEMA, covers, publish, rows, write_part
+from tidelock.testing.logs import SCHEMA, back, covers, publish, rows, write_part
 from tidelock.testing.pausing import pausing
 
 
@@ -33,7 +34,7 @@ NEW_READERS: dict[str, Callable[[EpochLog], Epoch]] = {
 class ReadersContract(LogFixtures):
     """What readers are promised."""
 
-    # -- cursors, truncation, rewind, leftovers
+    # -- cursors, truncation, putting back, leftovers
 
     def test_the_slowest_cursor_truncates(self, log: EpochLog, writer: LogWriter) -> None:
         for n in range(4):
@@ -125,20 +126,24 @@ class ReadersContract(LogFixtures):
         EpochLog.create(url, SCHEMA, retention=kept)
         assert EpochLog.open(url).header.retention == kept
 
-    def test_a_rewind_drops_the_tail(self, log: EpochLog, writer: LogWriter) -> None:
+    def test_a_log_that_is_put_back_drops_its_tail(self, log: EpochLog, writer: LogWriter) -> None:
         for n in range(4):
             publish(writer, covers(n), [n])
-        assert [e.covers.last for e in writer.rewind(Epoch(1))] == [2, 3]
-        assert publish(writer, covers(2), [22], query="after the rewind")
+        back(log, 1)
+        assert rows(log) == {0: [0], 1: [1]}
+        assert publish(log.take_over("a run after that"), covers(2), [22], query="made again")
         assert rows(log) == {0: [0], 1: [1], 2: [22]}
 
-    def test_a_rewind_behind_a_consumer_is_refused(self, log: EpochLog, writer: LogWriter) -> None:
+    def test_nobody_is_beyond_what_a_log_was_put_back_to(self, log: EpochLog, writer: LogWriter) -> None:
         for n in range(3):
             publish(writer, covers(n), [n])
-        log.move_cursor("c", Epoch(2))
-        with pytest.raises(WindowError, match="c already finished later epochs"):
-            writer.rewind(Epoch(1))
-        assert list(rows(log)) == [0, 1, 2]
+        log.move_cursor("ahead", Epoch(2))
+        log.move_cursor("behind", Epoch(0))
+        log.set_aside("ahead", log.manifest(covers(1)))
+        log.set_aside("ahead", log.manifest(covers(2)))
+        put_back(log.store, log.ranges(), Epoch(1), {"reader": Epoch(0)})
+        assert log.cursors() == {"ahead": 1, "behind": 0, "reader": 0}
+        assert log.store.names("aside/") == ["aside/ahead-1"]
 
     def test_left_over_parts_are_collected(self, log: EpochLog, writer: LogWriter) -> None:
         publish(writer, covers(0), [0])
