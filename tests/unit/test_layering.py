@@ -80,6 +80,7 @@ PURE = (
     "log.stores.kafka_state",
     "log.window",
     "following.merging",
+    "spark.checkpoint.layout",
     "alignment.landscape",
     "alignment.machine",
     "backup.owners",

@@ -10,8 +10,7 @@ there by then, so the listing is made again.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from tidelock.backup.store import BackupStore, checksum
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, LogCorrupt
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
-from tidelock.spark.checkpoint.snapshots import Snapshot, StoredFile, belongs, is_numbered
+from tidelock.spark.checkpoint.layout import METADATA, offsets_file
+from tidelock.spark.checkpoint.snapshots import Snapshot, StoredFile
 
 _ATTEMPTS = 5
 
@@ -57,7 +57,7 @@ class CheckpointCopy:
             BackendUnavailable: the target does not work, or Spark cleans up faster than files can be copied.
         """
         for _ in range(_ATTEMPTS):
-            found = {path: self._copy_file(path) for path in _listed(self._location, batch)}
+            found = {path: self._copy_file(path) for path in Checkpoint(None, str(self._location)).files(batch)}
             copied = {path: file for path, file in found.items() if file is not None}
             if len(copied) == len(found):
                 return copied
@@ -114,7 +114,7 @@ class CheckpointCopy:
         """Whether the checkpoint still has the very batch of the newest snapshot, so that it has to follow it."""
         if self.newest is None or self.newest.batch is None:
             return True
-        return self._is_same(f"offsets/{self.newest.batch}", self.newest.files)
+        return self._is_same(offsets_file(self.newest.batch), self.newest.files)
 
     def has_gone_back(self) -> bool:
         """Whether the checkpoint surely does not follow the newest snapshot."""
@@ -122,14 +122,14 @@ class CheckpointCopy:
 
     def has_left(self, snapshot: Snapshot) -> bool:
         """Whether the checkpoint surely does not follow a snapshot; one that is far ahead may do so."""
-        if snapshot.batch is None or self._is_same(f"offsets/{snapshot.batch}", snapshot.files):
+        if snapshot.batch is None or self._is_same(offsets_file(snapshot.batch), snapshot.files):
             return False
         batches = committed(str(self._location))
         return snapshot.batch in batches or max(batches, default=-1) < snapshot.batch
 
     def is_related(self) -> bool:
         """Whether the checkpoint is of the query whose copy this is."""
-        return self.newest is not None and self._is_same("metadata", self.newest.files)
+        return self.newest is not None and self._is_same(METADATA, self.newest.files)
 
     def _is_same(self, path: str, files: Mapping[str, StoredFile]) -> bool:
         try:
@@ -159,19 +159,6 @@ def committed(location: str) -> dict[int, Epoch]:
         except FileNotFoundError:  # cleaned up between listing and reading
             continue
     raise BackendUnavailable(f"{location}: Spark cleans up faster than the offset log can be read")
-
-
-def _listed(root: Path, batch: int) -> list[str]:
-    """The files of the batches up to ``batch``."""
-    numbered = [path for path in _walk(root) if is_numbered(path) and belongs(path, batch)]
-    others = [path for path in _walk(root) if not is_numbered(path) and belongs(path, batch)]
-    return [*others, *(path for path in numbered if (root / path).exists())]
-
-
-def _walk(root: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(root):
-        base = Path(folder).relative_to(root)
-        yield from ((base / name).as_posix() for name in names)
 
 
 def _look(file: Path) -> _Look:

@@ -29,6 +29,7 @@ from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.log import EpochLog
 from tidelock.mending.rolling_back import finish_rolling_back
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
+from tidelock.spark.checkpoint.layout import batch_of, commit_file
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,10 @@ def _without(
     checkpoint: Checkpoint, record: Record, segment: SegmentRecord, name: str, *, is_last: bool
 ) -> str | None:
     """What comes of a batch without one of its files; None if that cannot be told."""
-    folder, number = name.split("/")
-    batch = int(number)
-    if folder == "commits":
+    batch = batch_of(name)
+    if batch is None:
+        return None
+    if name == commit_file(batch):
         return f"batch {batch} is done again"
     if segment.inputs and _epochs_per_batch(record, segment) == 1:
         return f"batch {batch} takes the same epoch again"
@@ -95,10 +97,9 @@ def _without(
 
 
 def _has_to_be_known(segment: SegmentRecord, checkpoint: Checkpoint, name: str) -> LogCorrupt:
-    number = name.partition("/")[2]
     return LogCorrupt(
         f"segment {segment.name}: {checkpoint.location}/{name} is torn, as a power cut leaves a file that "
-        f"Spark had not put on disk, and batch {number} may have been published or delivered already. "
+        f"Spark had not put on disk, and batch {batch_of(name)} may have been published or delivered already. "
         "Restore the home from a backup, or use a new one; if nobody has used what this segment gave from "
         "that batch on, remove the file and all later ones in offsets and commits, and the batch is decided anew"
     )

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import InternalError
 from tidelock.home.home import Home
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
+from tidelock.spark.checkpoint.layout import FIRST_BATCH
 from tidelock.spark.checkpoint.replay import Replay, read_replay
-from tidelock.spark.checkpoint.snapshots import Snapshot, StoredFile, belongs
-
-_FIRST_BATCH = 0
+from tidelock.spark.checkpoint.versions import safe_batches
 
 
 def safe_versions(home: Home, segment: str) -> dict[Epoch, int | None]:
@@ -27,17 +25,16 @@ def safe_versions(home: Home, segment: str) -> dict[Epoch, int | None]:
     A version is safe if all the state that it needs is there. A segment can begin from nothing as long as Spark
     still knows its first batch, and that one began with the first epoch.
     """
-    location = home.checkpoint(segment)
-    checkpoint = Checkpoint(None, location)
+    checkpoint = Checkpoint(None, home.checkpoint(segment))
     committed = checkpoint.committed()
     if not committed:
         return {BEFORE_FIRST: None}
     newest = max(committed)
-    found = _files(Path(location), newest)
-    snapshot = Snapshot(0, newest, committed[newest], 0.0, committed, found)
-    begins = _FIRST_BATCH in committed and checkpoint.offsets(_FIRST_BATCH).is_first
+    found = checkpoint.files(newest)
+    safe = safe_batches(committed, found, frozenset(found), f"the checkpoint at epoch {committed[newest]}")
+    begins = FIRST_BATCH in committed and checkpoint.offsets(FIRST_BATCH).is_first
     from_nothing: dict[Epoch, int | None] = {BEFORE_FIRST: None} if begins else {}
-    return {**from_nothing, **snapshot.safe(found)}
+    return {**from_nothing, **safe}
 
 
 def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = False) -> None:
@@ -54,7 +51,7 @@ def roll_back(home: Home, segment: str, version: Epoch, *, same_input: bool = Fa
     checkpoint = Checkpoint(None, home.checkpoint(segment))
     committed, begun, done = checkpoint.committed(), checkpoint.begun(), checkpoint.position()
     versions = {**safe_versions(home, segment), done: max(committed, default=None)}
-    if same_input and _FIRST_BATCH in committed:
+    if same_input and FIRST_BATCH in committed:
         versions[BEFORE_FIRST] = None
     if version not in versions:
         raise InternalError(f"segment {segment!r} cannot be put back to epoch {version}")
@@ -95,9 +92,3 @@ def _carry_out(home: Home, segment: str, replay: Replay) -> None:
     replay.write(home.replay(segment))
     Checkpoint(None, home.checkpoint(segment)).roll_back(replay.batch)
     replace(replay, rolled_back=True).write(home.replay(segment))
-
-
-def _files(location: Path, batch: int) -> dict[str, StoredFile]:
-    """The files of a checkpoint that belong to its batches up to ``batch``."""
-    found = (str(file.relative_to(location)) for file in location.rglob("*") if file.is_file())
-    return {path: StoredFile(path, 0, 0) for path in found if belongs(path, batch)}

@@ -41,7 +41,10 @@ from tidelock.preparing.preparation import (
     segment_records,
     stored_plan,
 )
-from tidelock.replanning.checkpoints import (
+from tidelock.replanning.finish import aside, begin, finish
+from tidelock.replanning.rules import Transition
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
+from tidelock.spark.checkpoint.successors import (
     begin_after,
     has_half_done,
     identify,
@@ -49,9 +52,6 @@ from tidelock.replanning.checkpoints import (
     take_over,
     watermark_of,
 )
-from tidelock.replanning.finish import aside, begin, finish
-from tidelock.replanning.rules import Transition
-from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.connector.streams import log_offset
 from tidelock.spark.frames import DataFrame, SparkSession
 from tidelock.spark.plans.sources_read import streams_read

@@ -13,9 +13,9 @@ from tidelock.errors import Fenced, LogCorrupt, LogNotFound, PlanError
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.log import EpochLog, Retention
 from tidelock.log.repair import begin_log, remove_log, set_readers
-from tidelock.replanning import checkpoints
 from tidelock.replanning.finish import aside, begin, finish
 from tidelock.replanning.rules import Transition
+from tidelock.spark.checkpoint import successors
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.topology import Plan, Topology, Traits, cut
 
@@ -115,33 +115,33 @@ def old_checkpoint(root: Path) -> Path:
 
 def test_what_a_checkpoint_says(tmp_path: Path) -> None:
     old = old_checkpoint(tmp_path / "old")
-    assert (checkpoints.newest_batch(old), checkpoints.has_half_done(old)) == (2, True)
-    assert (checkpoints.watermark_of(old), checkpoints.source_count(old)) == (30, 1)
+    assert (Checkpoint(None, str(old)).newest_committed(), successors.has_half_done(old)) == (2, True)
+    assert (successors.watermark_of(old), successors.source_count(old)) == (30, 1)
     nothing = tmp_path / "nothing"
-    assert (checkpoints.newest_batch(nothing), checkpoints.has_half_done(nothing)) == (None, False)
-    assert (checkpoints.watermark_of(nothing), checkpoints.source_count(nothing)) == (0, None)
+    assert (Checkpoint(None, str(nothing)).newest_committed(), successors.has_half_done(nothing)) == (None, False)
+    assert (successors.watermark_of(nothing), successors.source_count(nothing)) == (0, None)
 
 
 def test_a_reader_of_logs_begins_behind_an_epoch(tmp_path: Path) -> None:
     old, new = old_checkpoint(tmp_path / "old"), tmp_path / "new"
     offset = {"tidelock": "id", "name": "a", "together": 2, "start": 7, "epoch": 7}
-    checkpoints.begin_after(new, [offset, {**offset, "tidelock": "other"}], old, watermark=99)
-    checkpoints.identify(new, None)
+    successors.begin_after(new, [offset, {**offset, "tidelock": "other"}], old, watermark=99)
+    successors.identify(new, None)
     found = Checkpoint(None, str(new))
     assert found.position() == 7
     assert found.offsets(0).sources[1]["tidelock"] == "other"
     assert found.query_id() != "old"
-    assert (checkpoints.watermark_of(new), checkpoints.has_half_done(new)) == (99, False)
+    assert (successors.watermark_of(new), successors.has_half_done(new)) == (99, False)
     assert json.loads((new / "offsets/0").read_text().splitlines()[1])["conf"] == {"some": "setting"}
 
 
 def test_a_reader_of_sources_goes_on_with_its_half_done_batch(tmp_path: Path) -> None:
     old, new = old_checkpoint(tmp_path / "old"), tmp_path / "new"
-    checkpoints.take_over(new, old, watermark=99)
-    checkpoints.identify(new, old)
+    successors.take_over(new, old, watermark=99)
+    successors.identify(new, old)
     found = Checkpoint(None, str(new))
     assert (found.position(), found.query_id()) == (2, "old")
-    assert (checkpoints.watermark_of(new), found.offsets(3).watermark_ms) == (99, 99)
+    assert (successors.watermark_of(new), found.offsets(3).watermark_ms) == (99, 99)
     assert found.offsets(3).sources == ({"logOffset": 3},)
     assert not (new / "commits/.2.crc").exists(), "its checksum would be wrong"
     assert (new / "commits/.1.crc").exists()
@@ -153,7 +153,7 @@ def test_torn_files_of_a_model_are_told_by_name(tmp_path: Path, name: str, text:
     old = old_checkpoint(tmp_path / "old")
     spark_file(old / name, text)
     with pytest.raises(LogCorrupt, match=rf"old/{name} is torn"):
-        checkpoints.begin_after(tmp_path / "new", [], old, watermark=99)
+        successors.begin_after(tmp_path / "new", [], old, watermark=99)
 
 
 @pytest.mark.parametrize("name", ["offsets/3", "commits/2"])
@@ -161,7 +161,7 @@ def test_torn_files_that_are_taken_over_are_told_by_name(tmp_path: Path, name: s
     old = old_checkpoint(tmp_path / "old")
     spark_file(old / name, "v1")
     with pytest.raises(LogCorrupt, match=rf"{name} is torn"):
-        checkpoints.take_over(tmp_path / "new", old, watermark=99)
+        successors.take_over(tmp_path / "new", old, watermark=99)
 
 
 # -- logs
@@ -218,9 +218,9 @@ def prepare(home: Home, before: Record, after: Record) -> None:
     """Do what comes before the new record is written."""
     begin(home, before, after)
     begin_log(EpochLog.create(home.log("a"), {}, retention=Retention(wait_for=frozenset({"c"}))), Epoch(2))
-    checkpoints.take_over(Path(home.checkpoint("a")), Path(home.checkpoint("c")), 0)
+    successors.take_over(Path(home.checkpoint("a")), Path(home.checkpoint("c")), 0)
     offset = {"tidelock": "id", "name": "a", "together": 1, "start": 2, "epoch": 2}
-    checkpoints.begin_after(aside(home, "c"), [offset], Path(home.checkpoint("c")), 0)
+    successors.begin_after(aside(home, "c"), [offset], Path(home.checkpoint("c")), 0)
 
 
 def existing(home: Home) -> list[str]:
@@ -261,7 +261,7 @@ def test_a_change_that_has_happened_is_finished(tmp_path: Path) -> None:
     assert EpochLog.open(home.log("c")).cursors() == {"z": 2}
 
     begin(home, after, before)  # and back: a goes, and c reads the source again
-    checkpoints.take_over(aside(home, "c"), Path(home.checkpoint("a")), 0)
+    successors.take_over(aside(home, "c"), Path(home.checkpoint("a")), 0)
     home.remember(before)
     finish(home)
     assert existing(home) == ["c", "z"]

@@ -1,79 +1,44 @@
-"""What a query's own checkpoint says about a batch. Spark writes it before the batch runs.
+"""The checkpoint of a query: which batches it has begun and committed, and forgetting what came after one of them.
 
-`offsets/<batch>` has the version, one line of metadata (the batch's watermark among it) and one line for every
-source: the offset at which the batch ends there.
+What its files are called is in `layout`, and which of them a batch needs, so that it is safe, in `versions`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
-from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
-from tidelock.log.window import InputRange
+from tidelock.epochs import BEFORE_FIRST, Epoch
+from tidelock.errors import BackendUnavailable, InternalError, LogCorrupt, PipelineError
 from tidelock.placing import put_file, remove_tree, sync_folder
 from tidelock.spark.checkpoint.file_sources import unplanned_steps
 from tidelock.spark.checkpoint.filesystem import Folder
 from tidelock.spark.checkpoint.formats import check_state_files, log_lines, parsed, torn
-
-
-@dataclass(frozen=True)
-class BatchOffsets:
-    """The sources' end offsets of one batch, and the watermark under which it runs."""
-
-    watermark_ms: int
-    sources: tuple[dict[str, Any], ...]
-
-    @property
-    def follows_logs(self) -> bool:
-        """Whether every source is an epoch log, so that the batch has their epochs."""
-        return bool(self.sources) and len(self._logs) == len(self.sources)
-
-    def last_epoch(self, batch: int) -> Epoch:
-        """The epoch at which this batch, of that number, ends."""
-        return max(Epoch(log["epoch"]) for log in self._logs) if self.follows_logs else Epoch(batch)
-
-    @property
-    def advance_together(self) -> bool:
-        """Whether all logs of the query are read as one group, so that they take the same epochs."""
-        return all(log["together"] == len(self._logs) for log in self._logs)
-
-    def inputs(self, before: BatchOffsets | None) -> tuple[InputRange, ...]:
-        """The epochs of input logs that this batch takes and the one before it did not."""
-        return tuple(found for log in self._taken(before) if (found := _input_range(log)) is not None)
-
-    def covers(self, before: BatchOffsets | None) -> frozenset[EpochRange]:
-        """The query's epochs that this batch takes from each of its logs: one range, if they go together."""
-        return frozenset(_epochs(log) for log in self._taken(before))
-
-    def _taken(self, before: BatchOffsets | None) -> list[dict[str, Any]]:
-        old = before.sources if before else ()
-        return [log for log in self._logs if log not in old and log["epoch"] > log["start"]]
-
-    @property
-    def is_first(self) -> bool:
-        """Whether nothing was taken from any log before this batch."""
-        return all(log["start"] == BEFORE_FIRST for log in self._logs)
-
-    @property
-    def identities(self) -> dict[str, str]:
-        """By their names, the identities of the logs that are read."""
-        return {log["name"]: log["tidelock"] for log in self._logs}
-
-    @property
-    def _logs(self) -> list[dict[str, Any]]:
-        """The offsets that `TidelockSource` made; a Kafka topic of that name has no text as its value."""
-        return [s for s in self.sources if isinstance(s.get("tidelock"), str)]
+from tidelock.spark.checkpoint.layout import (
+    COMMITS,
+    LOGS,
+    METADATA,
+    OF_QUERY_RUN,
+    OFFSETS,
+    STATE,
+    batch_numbers,
+    batch_of,
+    belongs,
+    checksum_name,
+    commit_file,
+    is_numbered,
+    offsets_file,
+)
+from tidelock.spark.checkpoint.offsets import BatchOffsets
 
 
 class Checkpoint:
@@ -85,7 +50,7 @@ class Checkpoint:
 
     def query_id(self) -> str:
         """The identity of the query: the same in every run on this checkpoint."""
-        return str(parsed(self._text("metadata"), f"{self.location}/metadata")["id"])
+        return str(parsed(self._text(METADATA), f"{self.location}/{METADATA}")["id"])
 
     def offsets(self, batch: int) -> BatchOffsets:
         """The offsets of a batch that runs or has run.
@@ -94,7 +59,7 @@ class Checkpoint:
             UnsupportedFormat: they are of another version than the one that is known.
             LogCorrupt: the file is torn.
         """
-        name = f"offsets/{batch}"
+        name = offsets_file(batch)
         where = f"{self.location}/{name}"
         metadata, *sources = log_lines(self._text(name), where)
         if not sources:
@@ -110,7 +75,7 @@ class Checkpoint:
             UnsupportedFormat: it is of another version than the one that is known.
             LogCorrupt: the file is torn.
         """
-        self._metadata(f"commits/{batch}")
+        self._metadata(commit_file(batch))
 
     def check_newest(self) -> None:
         """See that the newest files of both logs can be read, from which Spark goes on.
@@ -119,9 +84,9 @@ class Checkpoint:
             UnsupportedFormat: one is of another version than the one that is known.
             LogCorrupt: one is torn.
         """
-        if begun := self._numbers("offsets"):
+        if begun := self._numbers(OFFSETS):
             self.offsets(max(begun))
-        if done := self._numbers("commits"):
+        if done := self._numbers(COMMITS):
             self.check_commit(max(done))
 
     def check_state(self) -> None:
@@ -131,12 +96,12 @@ class Checkpoint:
             UnsupportedFormat: one is not.
         """
         root = self._local()
-        check_state_files((file.relative_to(root).as_posix() for file in _files(root / "state")), self.location)
+        check_state_files((file.relative_to(root).as_posix() for file in _files(root / STATE)), self.location)
 
     def logged(self) -> list[str]:
         """The files of both logs, in the order in which Spark writes them: of each batch offsets, then commit."""
-        found = [(n, place) for place, folder in enumerate(_LOGS) for n in self._numbers(folder)]
-        return [f"{_LOGS[place]}/{number}" for number, place in sorted(found)]
+        found = [(n, place) for place, folder in enumerate(LOGS) for n in self._numbers(folder)]
+        return [f"{LOGS[place]}/{number}" for number, place in sorted(found)]
 
     def is_torn(self, name: str) -> bool:
         """Whether one of the files of `logged` is empty or ends too early.
@@ -144,13 +109,28 @@ class Checkpoint:
         Raises:
             UnsupportedFormat: it is of another version than the one that is known.
         """
-        folder, number = name.split("/")
-        read = self.offsets if folder == "offsets" else self.check_commit
+        batch = batch_of(name)
+        if batch is None:
+            raise InternalError(f"{self.location}/{name} is no file of Spark's logs")
         try:
-            read(int(number))
+            if name == offsets_file(batch):
+                self.offsets(batch)
+            else:
+                self.check_commit(batch)
         except LogCorrupt:
             return True
         return False
+
+    def files(self, batch: int) -> list[str]:
+        """The files of the batches up to ``batch``, also while the query runs. Only for a local directory.
+
+        Those that belong to no batch are listed last, and all others are looked for again after that: an archive
+        that is still there has what it refers to among them.
+        """
+        root = self._local()
+        numbered = [path for path in _walk(root) if is_numbered(path) and belongs(path, batch)]
+        others = [path for path in _walk(root) if not is_numbered(path) and belongs(path, batch)]
+        return [*others, *(path for path in numbered if (root / path).exists())]
 
     def drop(self, name: str) -> None:
         """Remove one of the files of `logged`. Only for a local directory. Idempotent."""
@@ -158,39 +138,39 @@ class Checkpoint:
 
     def committed(self) -> dict[int, Epoch]:
         """The committed batches that Spark still knows, oldest first, each with the epoch at which it ends."""
-        kept = self._numbers("offsets") & self._numbers("commits")
+        kept = self._numbers(OFFSETS) & self._numbers(COMMITS)
         return {batch: self.offsets(batch).last_epoch(batch) for batch in sorted(kept)}
 
     def committed_batches(self, after: int) -> list[int]:
         """The committed batches behind ``after`` of which Spark still knows where they begin and end."""
-        known = self._numbers("offsets")
-        return sorted(n for n in self._numbers("commits") & known if n > after and (n == 0 or n - 1 in known))
+        known = self._numbers(OFFSETS)
+        return sorted(n for n in self._numbers(COMMITS) & known if n > after and (n == 0 or n - 1 in known))
 
     def has_committed(self) -> bool:
         """Whether Spark has finished any batch."""
-        return bool(self._numbers("commits"))
+        return bool(self._numbers(COMMITS))
 
     def is_committed(self, batch: int) -> bool:
         """Whether Spark has finished the batch for good, also one that it has forgotten since."""
-        return batch <= max(self._numbers("commits"), default=-1)
+        return batch <= max(self._numbers(COMMITS), default=-1)
 
     def has_begun(self, batch: int) -> bool:
         """Whether Spark still knows where the batch begins and ends."""
-        return batch in self._numbers("offsets")
+        return batch in self._numbers(OFFSETS)
 
     def position(self) -> Epoch:
         """The newest committed epoch."""
-        newest = self._newest_committed()
+        newest = self.newest_committed()
         return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
 
     def begun(self) -> Epoch:
         """The epoch at which the newest batch ends that was begun, whether it is committed or not."""
-        newest = max(self._numbers("offsets"), default=None)
+        newest = max(self._numbers(OFFSETS), default=None)
         return BEFORE_FIRST if newest is None else self.offsets(newest).last_epoch(newest)
 
     def farthest(self) -> Epoch:
         """As `begun`, but torn offsets are passed over."""
-        for batch in sorted(self._numbers("offsets"), reverse=True):
+        for batch in sorted(self._numbers(OFFSETS), reverse=True):
             with suppress(LogCorrupt):
                 return self.offsets(batch).last_epoch(batch)
         return BEFORE_FIRST
@@ -200,23 +180,28 @@ class Checkpoint:
         newest = self.newest_begun()
         if newest < 0:
             return None
-        kept = self._metadata(f"offsets/{newest}").get("conf", {})
+        kept = self._metadata(offsets_file(newest)).get("conf", {})
         found = kept.get("spark.sql.shuffle.partitions")
         return None if found is None else int(found)
 
     def newest_begun(self) -> int:
         """The number of the newest batch that was begun, whether it is committed or not; -1 if there is none."""
-        return max(self._numbers("offsets"), default=-1)
+        return max(self._numbers(OFFSETS), default=-1)
 
     def newest_identities(self) -> dict[str, str]:
         """By their names, the identities of the logs that the newest batch has read."""
-        newest = max(self._numbers("offsets"), default=None)
+        newest = max(self._numbers(OFFSETS), default=None)
         return {} if newest is None else self.offsets(newest).identities
+
+    def half_done(self) -> list[int]:
+        """The batches that were begun and not committed."""
+        newest = self.newest_committed()
+        return sorted(n for n in self._numbers(OFFSETS) if newest is None or n > newest)
 
     def watermark_has_moved(self) -> bool:
         """Whether the next batch, also an empty one, has a later watermark than the newest that was committed."""
-        newest = self._newest_committed()
-        return newest is not None and self._next_watermark(newest) > self.offsets(newest).watermark_ms
+        newest = self.newest_committed()
+        return newest is not None and self.next_watermark(newest) > self.offsets(newest).watermark_ms
 
     def begin_empty_batch(self) -> None:
         """Let the query begin, when it is started, with one more batch that takes nothing from its sources.
@@ -225,23 +210,24 @@ class Checkpoint:
         under the watermark that the one before has left. A batch that was begun already stays what it is. Only for
         a local directory of a query that does not run and has committed a batch. Durable, idempotent.
         """
-        newest = self._newest_committed()
-        if newest is None or newest + 1 in self._numbers("offsets"):
+        newest = self.newest_committed()
+        if newest is None or newest + 1 in self._numbers(OFFSETS):
             return
-        name = f"offsets/{newest}"
+        name = offsets_file(newest)
         version, _, *sources = self._text(name).splitlines()
         metadata = self._metadata(name)
-        metadata["batchWatermarkMs"] = self._next_watermark(newest)
+        metadata["batchWatermarkMs"] = self.next_watermark(newest)
         metadata["batchTimestampMs"] = int(time.time() * 1000)
         text = "\n".join([version, json.dumps(metadata, separators=(",", ":")), *sources])
-        put_file(self._local() / "offsets" / str(newest + 1), text.encode(), durable=True)
+        put_file(self._local() / offsets_file(newest + 1), text.encode(), durable=True)
 
-    def _next_watermark(self, batch: int) -> int:
+    def next_watermark(self, batch: int) -> int:
         """The watermark that a committed batch has left for the next one."""
-        return int(self._metadata(f"commits/{batch}")["nextBatchWatermarkMs"])
+        return int(self._metadata(commit_file(batch))["nextBatchWatermarkMs"])
 
-    def _newest_committed(self) -> int | None:
-        return max(self._numbers("offsets") & self._numbers("commits"), default=None)
+    def newest_committed(self) -> int | None:
+        """The number of the newest batch that was committed; None if there is none."""
+        return max(self._numbers(OFFSETS) & self._numbers(COMMITS), default=None)
 
     def roll_back(self, batch: int | None) -> None:
         """Forget what came after ``batch``, or everything but the query's identity. Only for a local directory.
@@ -266,22 +252,17 @@ class Checkpoint:
     def _forget_all(self) -> None:
         # With everything that is in there, also what a killed query has left unfinished: Spark begins a query only
         # where these are empty.
-        for folder in ("offsets", "commits", "state"):
+        for folder in OF_QUERY_RUN:
             remove_tree(self._local() / folder, durable=True)
 
     def _forget_after(self, batch: int) -> None:
-        logged = [
-            self._local() / f / str(n) for f in ("offsets", "commits") for n in self._numbers(f) if n > batch
-        ]
-        state = [
-            file
-            for file in (self._local() / "state").rglob("*.*")
-            if (version := _STATE_FILE.match(file.name))
-            and int(version[1]) > batch + 1  # a batch leaves the state's next version
-        ]
-        for file in [*logged, *state]:
+        # Only the state is looked through: nothing else has folders in which Spark keeps files of batches.
+        state = (file.relative_to(self._local()).as_posix() for file in _files(self._local() / STATE))
+        later = [path for path in [*self.logged(), *state] if is_numbered(path) and not belongs(path, batch)]
+        files = [self._local() / path for path in later]
+        for file in files:
             _remove(file)
-        for folder in sorted({file.parent for file in [*logged, *state]}):
+        for folder in sorted({file.parent for file in files}):
             sync_folder(folder)
 
     def clear_beginning(self) -> None:
@@ -296,13 +277,15 @@ class Checkpoint:
         if newest < 0:
             self.roll_back(None)
         ends = (
-            [] if newest < 0 else log_lines(self._text(f"offsets/{newest}"), f"{self.location}/offsets/{newest}")
+            []
+            if newest < 0
+            else log_lines(self._text(offsets_file(newest)), f"{self.location}/{offsets_file(newest)}")
         )
         for step in unplanned_steps(self._local(), ends[1:]):
             _remove(step)
 
     def _numbers(self, folder: str) -> set[int]:
-        return {int(name) for name in self._names(folder) if name.isdecimal()}
+        return batch_numbers(self._names(folder))
 
     def _names(self, folder: str) -> list[str]:
         if not self._is_local:
@@ -338,39 +321,24 @@ class Checkpoint:
         return Folder(self._spark, self.location)
 
 
-_LOGS = ("offsets", "commits")
-_STATE_FILE = re.compile(r"(\d+)\.(delta|snapshot|zip|changelog)$")
 _LOCAL = re.compile(r"\Afile:(//[^/]*)?")
 
 
 def _remove(file: Path) -> None:
     """Remove a file and the checksum that Hadoop keeps beside it."""
     file.unlink(missing_ok=True)
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-
-
-def _epochs(log: Mapping[str, Any]) -> EpochRange:
-    return EpochRange.after(Epoch(log["start"]), Epoch(log["epoch"]))
-
-
-def _input_range(log: Mapping[str, Any]) -> InputRange | None:
-    """The epochs of the log itself; None if the batch takes none, as the first one of a log with a lag does."""
-    if "at" in log:  # one of several subjects, each with epochs of its own
-        first, last = log["from"][log["tidelock"]], log["at"][log["tidelock"]]
-        if last == first:
-            return None
-        return InputRange(log["tidelock"], log["name"], EpochRange.after(Epoch(first), Epoch(last)))
-    lag = log.get("lag", 0)
-    last = log["epoch"] - lag
-    if last < 0:
-        return None
-    first = max(0, log["start"] + 1 - lag)
-    return InputRange(log["tidelock"], log["name"], EpochRange(Epoch(first), Epoch(last)))
+    file.with_name(checksum_name(file.name)).unlink(missing_ok=True)
 
 
 def _end(line: str, where: str) -> dict[str, Any]:
     offset = parsed(line, where)
     return offset if isinstance(offset, dict) else {"offset": offset}
+
+
+def _walk(root: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(root):
+        base = Path(folder).relative_to(root)
+        yield from ((base / name).as_posix() for name in names)
 
 
 def _files(folder: Path) -> Iterator[Path]:

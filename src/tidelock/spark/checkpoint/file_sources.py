@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tidelock.spark.checkpoint.layout import COMPACTED, SOURCES
+
 _VERSION = "v1"
 
 
@@ -48,14 +50,14 @@ def _step(line: str) -> int:
 
 
 def _folders(checkpoint: Path) -> Iterator[Path]:
-    sources = checkpoint / "sources"
+    sources = checkpoint / SOURCES
     return (folder for folder in sources.glob("*") if folder.name.isdecimal()) if sources.exists() else iter(())
 
 
 def _beyond(folder: Path, last: int) -> list[Path]:
-    names = [(file.name.removesuffix(".compact"), file) for file in folder.iterdir()]
+    names = [(file.name.removesuffix(COMPACTED), file) for file in folder.iterdir()]
     steps = sorted((int(name), file) for name, file in names if name.isdecimal() and int(name) > last)
-    if all(file.suffix != ".compact" and _is_there_again(file, number) for number, file in steps):
+    if all(file.suffix != COMPACTED and _is_there_again(file, number) for number, file in steps):
         return [file for _, file in reversed(steps)]
     return []
 

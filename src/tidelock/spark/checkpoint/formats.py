@@ -16,15 +16,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelock.errors import LogCorrupt, PipelineError, UnsupportedFormat
+from tidelock.spark.checkpoint.layout import is_known_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VERSION = "v1"
 _ANY_VERSION = re.compile(r"v\d+")
-_STATE_FILE = re.compile(r"\d+\.(delta|changelog|snapshot|zip)")
-_OTHER_FOLDERS = ("SSTs", "logs")
-"""What the state files of RocksDB refer to; the names in there are RocksDB's own."""
 
 _SETTINGS: Mapping[str, tuple[str, str]] = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": ("1", "state files of format 2"),
@@ -98,10 +96,7 @@ def check_state_files(paths: Iterable[str], where: str) -> None:
     >>> check_state_files(["state/0/0/left/3.zip", "state/0/0/SSTs/000008-1b2.sst", "offsets/3"], "here")
     """
     for path in paths:
-        folder, *inside = path.split("/")
-        if folder != "state" or any(part.startswith((".", "_")) or part in _OTHER_FOLDERS for part in inside):
-            continue
-        if not _STATE_FILE.fullmatch(inside[-1]):
+        if not is_known_state(path):
             raise UnsupportedFormat(
                 f"{where}: the state file {path} is of a format that Tidelock does not know, so it cannot tell "
                 "which batches have their state (<version>_<id> are names of Spark's checkpoint format 2). Leave "

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import InternalError, PipelineError, TidelockError
 from tidelock.log.window import InputRange
-from tidelock.spark.checkpoint.checkpoint import BatchOffsets, Checkpoint
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
+from tidelock.spark.checkpoint.offsets import BatchOffsets
 
 
 class Stopped(TidelockError):

@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidelock.errors import InternalError
+from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.checkpoint.formats import log_lines, parsed
-
-_FIRST = 0
+from tidelock.spark.checkpoint.layout import FIRST_BATCH, METADATA, checksum_name, commit_file, offsets_file
 
 
 def begin_after(target: Path, offsets: Sequence[Mapping[str, Any]], model: Path, watermark: int) -> None:
@@ -28,11 +29,13 @@ def begin_after(target: Path, offsets: Sequence[Mapping[str, Any]], model: Path,
 
     ``model`` is another checkpoint of the same home; Spark's settings are taken from there.
     """
-    newest = newest_batch(model)
-    version, metadata, *_ = _lines(model / "offsets" / str(newest))
+    newest = _there(model).newest_committed()
+    if newest is None:
+        raise InternalError(f"{model} has finished no batch that another query could begin behind")
+    version, metadata, *_ = _lines(model / offsets_file(newest))
     sources = [json.dumps(offset) for offset in offsets]
-    _write(target / "offsets" / str(_FIRST), [version, metadata, *sources])
-    _write(target / "commits" / str(_FIRST), _lines(model / "commits" / str(newest)))
+    _write(target / offsets_file(FIRST_BATCH), [version, metadata, *sources])
+    _write(target / commit_file(FIRST_BATCH), _lines(model / commit_file(newest)))
     _set_watermark(target, watermark)
 
 
@@ -45,17 +48,12 @@ def take_over(target: Path, origin: Path, watermark: int) -> None:
 
 def identify(target: Path, before: Path | None) -> None:
     """Give the checkpoint at ``target`` the query id of the one at ``before``, or a new one."""
-    known = before / "metadata" if before else None
+    known = before / METADATA if before else None
     text = known.read_text() if known and known.exists() else json.dumps({"id": str(uuid.uuid4())})
-    _write(target / "metadata", [text])
+    _write(target / METADATA, [text])
 
 
 # -- what a checkpoint says
-
-
-def newest_batch(checkpoint: Path) -> int | None:
-    """The newest finished batch."""
-    return max(_numbers(checkpoint / "offsets") & _numbers(checkpoint / "commits"), default=None)
 
 
 def has_half_done(checkpoint: Path) -> bool:
@@ -65,42 +63,37 @@ def has_half_done(checkpoint: Path) -> bool:
 
 def watermark_of(checkpoint: Path) -> int:
     """The watermark, in milliseconds, that the next batch runs under."""
-    newest = newest_batch(checkpoint)
-    if newest is None:
-        return 0
-    file = checkpoint / "commits" / str(newest)
-    committed, *_ = log_lines(file.read_text(), str(file))
-    return int(parsed(committed, str(file))["nextBatchWatermarkMs"])
+    there = _there(checkpoint)
+    newest = there.newest_committed()
+    return 0 if newest is None else there.next_watermark(newest)
 
 
 def source_count(checkpoint: Path) -> int | None:
     """How many sources the query has; None if it has never begun a batch."""
-    newest = max(_numbers(checkpoint / "offsets"), default=None)
-    if newest is None:
+    newest = _there(checkpoint).newest_begun()
+    if newest < 0:
         return None
-    file = checkpoint / "offsets" / str(newest)
-    _, *sources = log_lines(file.read_text(), str(file))
+    _, _, *sources = _lines(checkpoint / offsets_file(newest))
     return len(sources)
 
 
-def _half_done(checkpoint: Path) -> set[int]:
-    newest = newest_batch(checkpoint)
-    return {n for n in _numbers(checkpoint / "offsets") if newest is None or n > newest}
+def _half_done(checkpoint: Path) -> list[int]:
+    return _there(checkpoint).half_done()
 
 
-def _numbers(folder: Path) -> set[int]:
-    return {int(file.name) for file in folder.glob("*") if file.name.isdecimal()}
+def _there(checkpoint: Path) -> Checkpoint:
+    return Checkpoint(None, str(checkpoint))
 
 
 # -- writing
 
 
 def _set_watermark(checkpoint: Path, watermark: int) -> None:
-    newest = newest_batch(checkpoint)
+    newest = _there(checkpoint).newest_committed()
     if newest is not None:
-        _set_field(checkpoint / "commits" / str(newest), "nextBatchWatermarkMs", watermark)
+        _set_field(checkpoint / commit_file(newest), "nextBatchWatermarkMs", watermark)
     for batch in _half_done(checkpoint):
-        _set_field(checkpoint / "offsets" / str(batch), "batchWatermarkMs", watermark)
+        _set_field(checkpoint / offsets_file(batch), "batchWatermarkMs", watermark)
 
 
 def _set_field(file: Path, name: str, value: int) -> None:
@@ -125,4 +118,4 @@ def _write(file: Path, lines: Sequence[str]) -> None:
     """Write a file, and drop the checksum that Hadoop has kept beside it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines))
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.with_name(checksum_name(file.name)).unlink(missing_ok=True)
