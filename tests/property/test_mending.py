@@ -7,7 +7,7 @@ shows.
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -18,7 +18,7 @@ from tests.unit.backup.backup_job import INPUTS, Job
 from tests.unit.mending.lost_logs import contents, lose, lose_entries, positions, started_again
 
 from tidelock.home.home import Home
-from tidelock.mending.logs import FoundLog
+from tidelock.log.stores.files import FileStore
 from tidelock.mending.mending import mend
 from tidelock.recovery import Unrecoverable
 from tidelock.spark.checkpoint import checkpoint
@@ -83,7 +83,7 @@ def test_whatever_is_lost_the_results_are_as_if_nothing_had_been(
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=STEPS, losses=LOSSES, moment=st.integers(0, 8))
+@given(steps=STEPS, losses=LOSSES, moment=st.integers(0, 16))
 def test_mending_that_is_killed_is_done_again_with_the_same_result(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, bool]],
@@ -113,11 +113,11 @@ def test_mending_that_is_killed_is_done_again_with_the_same_result(
 
         return call
 
-    with (
-        mock.patch.object(checkpoint, "_remove", dying(checkpoint._remove)),
-        mock.patch.object(FoundLog, "place", dying(FoundLog.place)),
-        suppress(Killed),
-    ):
+    with ExitStack() as patched:
+        patched.enter_context(suppress(Killed))
+        patched.enter_context(mock.patch.object(checkpoint, "_remove", dying(checkpoint._remove)))
+        for change in ("take_over", "unpublish", "put", "delete"):
+            patched.enter_context(mock.patch.object(FileStore, change, dying(getattr(FileStore, change))))
         mend(job.home, job.home.known())
     mend(job.home, job.home.known())
     assert positions(job) == expected
