@@ -29,7 +29,7 @@ from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.log import EpochLog
 from tidelock.mending.rolling_back import finish_rolling_back
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
-from tidelock.spark.checkpoint.layout import batch_of, commit_file
+from tidelock.spark.checkpoint.layout import LogFile
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Removed:
     """A torn file of a segment's checkpoint that was removed."""
 
     segment: str
-    name: str
+    file: LogFile
     then: str
 
     def __str__(self) -> str:
-        return f"{self.name} was torn, as a power cut leaves it, and is removed: {self.then}"
+        return f"{self.file.path} was torn, as a power cut leaves it, and is removed: {self.then}"
 
 
 def mend_checkpoints(home: Home, record: Record) -> list[Removed]:
@@ -58,7 +58,7 @@ def mend_checkpoints(home: Home, record: Record) -> list[Removed]:
     finish_rolling_back(home, [segment.name for segment in record.segments])
     found = [removed for segment in record.segments for removed in _removable(home, record, segment)]
     for removed in found:
-        Checkpoint(None, home.checkpoint(removed.segment)).drop(removed.name)
+        Checkpoint(None, home.checkpoint(removed.segment)).drop(removed.file)
     return found
 
 
@@ -66,28 +66,26 @@ def _removable(home: Home, record: Record, segment: SegmentRecord) -> list[Remov
     """The torn files of a segment, the last one first."""
     checkpoint = Checkpoint(None, home.checkpoint(segment.name))
     checkpoint.check_state()
-    names = checkpoint.logged()
-    torn = [name for name in names if checkpoint.is_torn(name)]
-    last = list(takewhile(torn.__contains__, reversed(names)))
+    files = checkpoint.logged()
+    torn = [file for file in files if checkpoint.is_torn(file)]
+    last = list(takewhile(torn.__contains__, reversed(files)))
     if len(last) < len(torn):
         raise _has_to_be_known(segment, checkpoint, torn[0])
     found = []
-    for name in last:
-        then = _without(checkpoint, record, segment, name, is_last=name == names[-1])
+    for file in last:
+        then = _without(checkpoint, record, segment, file, is_last=file == files[-1])
         if then is None:
-            raise _has_to_be_known(segment, checkpoint, name)
-        found.append(Removed(segment.name, name, then))
+            raise _has_to_be_known(segment, checkpoint, file)
+        found.append(Removed(segment.name, file, then))
     return found
 
 
 def _without(
-    checkpoint: Checkpoint, record: Record, segment: SegmentRecord, name: str, *, is_last: bool
+    checkpoint: Checkpoint, record: Record, segment: SegmentRecord, file: LogFile, *, is_last: bool
 ) -> str | None:
     """What comes of a batch without one of its files; None if that cannot be told."""
-    batch = batch_of(name)
-    if batch is None:
-        return None
-    if name == commit_file(batch):
+    batch = file.batch
+    if file.is_commit:
         return f"batch {batch} is done again"
     if segment.inputs and _epochs_per_batch(record, segment) == 1:
         return f"batch {batch} takes the same epoch again"
@@ -96,10 +94,10 @@ def _without(
     return None
 
 
-def _has_to_be_known(segment: SegmentRecord, checkpoint: Checkpoint, name: str) -> LogCorrupt:
+def _has_to_be_known(segment: SegmentRecord, checkpoint: Checkpoint, file: LogFile) -> LogCorrupt:
     return LogCorrupt(
-        f"segment {segment.name}: {checkpoint.location}/{name} is torn, as a power cut leaves a file that "
-        f"Spark had not put on disk, and batch {batch_of(name)} may have been published or delivered already. "
+        f"segment {segment.name}: {checkpoint.location}/{file.path} is torn, as a power cut leaves a file that "
+        f"Spark had not put on disk, and batch {file.batch} may have been published or delivered already. "
         "Restore the home from a backup, or use a new one; if nobody has used what this segment gave from "
         "that batch on, remove the file and all later ones in offsets and commits, and the batch is decided anew"
     )

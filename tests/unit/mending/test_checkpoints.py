@@ -54,7 +54,7 @@ class Place:
     def mend(self, inputs: Sequence[tuple[str, int]] = (), *, log: bool = True, epochs: int = 1) -> list[str]:
         segment = SegmentRecord("sums", ("sums",), tuple(inputs), self.log.url if log else None)
         plan: dict[str, Any] = {"segments": [{"operators": ["sums"], "epochs_per_batch": epochs}]}
-        return [one.name for one in mend_checkpoints(self.home, Record("p", {}, plan, (segment,), {}))]
+        return [one.file.path for one in mend_checkpoints(self.home, Record("p", {}, plan, (segment,), {}))]
 
     def files(self, folder: str) -> list[str]:
         return sorted(file.name for file in (self.folder / folder).iterdir() if not file.name.startswith("."))

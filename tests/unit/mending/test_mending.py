@@ -379,7 +379,7 @@ class TestTornFilesOfThePowerCutThatTookMore:
         assert job.log("words").ranges()[0].first == 6, "what counts had finished is gone"
         tear(job, "counts", "commits/5", "offsets/6")
         removed = mend_checkpoints(job.home, job.home.known())
-        assert [one.name for one in removed] == ["offsets/6", "commits/5"]
+        assert [one.file.path for one in removed] == ["offsets/6", "commits/5"]
         found = mended(job)
         assert found.lost["words"] == "epochs that a reader needs"
         job = started_again(job.home)

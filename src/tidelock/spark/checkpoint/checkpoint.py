@@ -18,20 +18,19 @@ from urllib.parse import urlparse
 from pyspark.sql import SparkSession
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.errors import BackendUnavailable, InternalError, LogCorrupt, PipelineError
+from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
 from tidelock.placing import put_file, remove_tree, sync_folder
 from tidelock.spark.checkpoint.file_sources import unplanned_steps
 from tidelock.spark.checkpoint.filesystem import Folder
 from tidelock.spark.checkpoint.formats import check_state_files, log_lines, parsed, torn
 from tidelock.spark.checkpoint.layout import (
     COMMITS,
-    LOGS,
     METADATA,
     OF_QUERY_RUN,
     OFFSETS,
     STATE,
+    LogFile,
     batch_numbers,
-    batch_of,
     belongs,
     checksum_name,
     commit_file,
@@ -98,25 +97,20 @@ class Checkpoint:
         root = self._local()
         check_state_files((file.relative_to(root).as_posix() for file in _files(root / STATE)), self.location)
 
-    def logged(self) -> list[str]:
+    def logged(self) -> list[LogFile]:
         """The files of both logs, in the order in which Spark writes them: of each batch offsets, then commit."""
-        found = [(n, place) for place, folder in enumerate(LOGS) for n in self._numbers(folder)]
-        return [f"{LOGS[place]}/{number}" for number, place in sorted(found)]
+        begun = [LogFile(batch, is_commit=False) for batch in self._numbers(OFFSETS)]
+        return sorted([*begun, *(LogFile(batch, is_commit=True) for batch in self._numbers(COMMITS))])
 
-    def is_torn(self, name: str) -> bool:
-        """Whether one of the files of `logged` is empty or ends too early.
+    def is_torn(self, file: LogFile) -> bool:
+        """Whether a file of one of the logs is empty or ends too early.
 
         Raises:
             UnsupportedFormat: it is of another version than the one that is known.
         """
-        batch = batch_of(name)
-        if batch is None:
-            raise InternalError(f"{self.location}/{name} is no file of Spark's logs")
+        read = self.check_commit if file.is_commit else self.offsets
         try:
-            if name == offsets_file(batch):
-                self.offsets(batch)
-            else:
-                self.check_commit(batch)
+            read(file.batch)
         except LogCorrupt:
             return True
         return False
@@ -132,9 +126,9 @@ class Checkpoint:
         others = [path for path in _walk(root) if not is_numbered(path) and belongs(path, batch)]
         return [*others, *(path for path in numbered if (root / path).exists())]
 
-    def drop(self, name: str) -> None:
-        """Remove one of the files of `logged`. Only for a local directory. Idempotent."""
-        _remove(self._local() / name)
+    def drop(self, file: LogFile) -> None:
+        """Remove a file of one of the logs. Only for a local directory. Idempotent."""
+        _remove(self._local() / file.path)
 
     def committed(self) -> dict[int, Epoch]:
         """The committed batches that Spark still knows, oldest first, each with the epoch at which it ends."""
@@ -258,7 +252,8 @@ class Checkpoint:
     def _forget_after(self, batch: int) -> None:
         # Only the state is looked through: nothing else has folders in which Spark keeps files of batches.
         state = (file.relative_to(self._local()).as_posix() for file in _files(self._local() / STATE))
-        later = [path for path in [*self.logged(), *state] if is_numbered(path) and not belongs(path, batch)]
+        found = [*(file.path for file in self.logged()), *state]
+        later = [path for path in found if is_numbered(path) and not belongs(path, batch)]
         files = [self._local() / path for path in later]
         for file in files:
             _remove(file)

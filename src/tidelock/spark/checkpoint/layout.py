@@ -25,8 +25,6 @@ OFFSETS = "offsets"
 COMMITS = "commits"
 SOURCES = "sources"
 STATE = "state"
-LOGS = (OFFSETS, COMMITS)
-"""Spark's two logs, in the order in which it writes them for a batch."""
 OF_QUERY_RUN = (OFFSETS, COMMITS, STATE)
 """What has to be empty for a query to begin anew; the rest stays."""
 FIRST_BATCH = 0
@@ -59,14 +57,31 @@ def batch_numbers(names: Iterable[str]) -> set[int]:
     return {int(name) for name in names if name.isdecimal()}
 
 
-def batch_of(path: str) -> int | None:
-    """The batch that a file of Spark's two logs is about; None if it is no such file.
+@dataclass(frozen=True, order=True)
+class LogFile:
+    """A file of one of Spark's two logs; they sort in the order in which Spark writes them.
 
-    >>> batch_of("offsets/7"), batch_of("commits/.7.crc"), batch_of("state/0/0/7.delta")
-    (7, None, None)
+    >>> [file.path for file in sorted([LogFile(8, False), LogFile(7, True), LogFile(7, False)])]
+    ['offsets/7', 'commits/7', 'offsets/8']
+    """
+
+    batch: int
+    is_commit: bool
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return commit_file(self.batch) if self.is_commit else offsets_file(self.batch)
+
+
+def log_file(path: str) -> LogFile | None:
+    """What a path says of a file of Spark's two logs; None if it is no such file.
+
+    >>> log_file("commits/7"), log_file("offsets/.7.crc"), log_file("state/0/0/7.delta")
+    (LogFile(batch=7, is_commit=True), None, None)
     """
     folder, _, name = path.partition("/")
-    return int(name) if folder in LOGS and name.isdecimal() else None
+    return LogFile(int(name), folder == COMMITS) if folder in (OFFSETS, COMMITS) and name.isdecimal() else None
 
 
 def checksum_name(name: str) -> str:
@@ -113,7 +128,7 @@ def version_after(batch: int) -> int:
 
 def is_numbered(path: str) -> bool:
     """Whether a file belongs to one batch, so that others can do without it."""
-    return state_file(path) is not None or batch_of(path) is not None
+    return state_file(path) is not None or log_file(path) is not None
 
 
 def belongs(path: str, batch: int) -> bool:
@@ -128,6 +143,6 @@ def belongs(path: str, batch: int) -> bool:
         return False
     if (state := state_file(path)) is not None:
         return state.version <= version_after(batch)
-    if (logged := batch_of(path)) is not None:
-        return logged <= batch
+    if (logged := log_file(path)) is not None:
+        return logged.batch <= batch
     return path == METADATA or path.startswith((f"{SOURCES}/", f"{STATE}/"))
