@@ -16,7 +16,7 @@ from tidelock.errors import BackendUnavailable, LogCorrupt, LogNotFound
 from tidelock.log import EpochLog
 from tidelock.log.documents import ASIDES, HEADER, RECALLS
 from tidelock.log.entry import Manifest
-from tidelock.log.window import runs
+from tidelock.log.window import Window, runs
 from tidelock.recovery import Held, Pieces
 
 _ENTRY = re.compile(r"entries/(\d+)-(\d+)\.json")
@@ -53,8 +53,7 @@ def stored_ranges(names: Iterable[str]) -> list[EpochRange]:
 
 def held_in(ranges: Iterable[EpochRange]) -> tuple[Held, ...]:
     """The pieces of a log with entries that cover these ranges, in order: runs without a gap."""
-    found = runs(ranges)
-    return tuple(Held(Epoch(run[0].first - 1), tuple(covers.last for covers in run)) for run in found)
+    return tuple(Window.of(run).held for run in runs(ranges))
 
 
 class LogCopy:

@@ -23,12 +23,13 @@ Publish costs O(log n) look-ups plus a copy of the entry list, n entries.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import PipelineError
+from tidelock.recovery.held import Held
 
 
 class WindowError(PipelineError):
@@ -112,6 +113,11 @@ class Window:
         """The newest published epoch, or the head's position when the window is empty."""
         return self.entries[-1].covers.last if self.entries else self.truncated_to
 
+    @property
+    def held(self) -> Held:
+        """The window as whoever chooses what to go on from sees it (`recovery.adjust`): its boundaries."""
+        return Held(self.truncated_to, tuple(entry.covers.last for entry in self.entries))
+
     def find(self, epoch: Epoch) -> Entry | None:
         """The entry that covers ``epoch``, if the window holds it."""
         place = bisect_left(self.entries, epoch, key=_last)
@@ -163,10 +169,11 @@ class Window:
         are said to, and nobody else is beyond ``to``. Notes on epochs that are made again are not meant any more.
         Done again, it changes nothing.
         """
+        left = self.held.rewound(to)
         return replace(
             self,
-            entries=self.entries[: bisect_right(self.entries, to, key=_last)],
-            truncated_to=min(self.truncated_to, to),
+            entries=self.entries[: len(left.ends)],
+            truncated_to=left.head,
             cursors={**{name: min(at, to) for name, at in self.cursors.items()}, **readers},
             asides={name: last for name, last in self.asides.items() if last <= to},
         )

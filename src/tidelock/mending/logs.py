@@ -10,7 +10,7 @@ from tidelock.log.documents import HEADER
 from tidelock.log.entry import Manifest
 from tidelock.log.repair import put_back
 from tidelock.log.store import open_store
-from tidelock.log.window import runs
+from tidelock.log.window import Window, runs
 from tidelock.recovery import Held, Pieces
 
 _FIRST_BATCHES = 1
@@ -66,13 +66,14 @@ class FoundLog:
         return Pieces(found, None if found and self.is_whole(written) else written)
 
     def _window(self, run: list[EpochRange]) -> Held:
-        head, ends = Epoch(run[0].first - 1), tuple(covers.last for covers in run)
+        held = Window.of(run).held
+        head, ends = held.head, held.ends
         first = self._manifests[run[0]]
         if not first.query:  # nobody has computed it: it only says where the log begins
             return Held(ends[0], ends[1:])
         begins = first.batch <= _FIRST_BATCHES and run == self._runs[0]
         # Whoever has read nothing yet begins at the first entry of a log, whatever its epoch is.
-        return Held(BEFORE_FIRST, (head, *ends)) if begins and head > BEFORE_FIRST else Held(head, ends)
+        return Held(BEFORE_FIRST, (head, *ends)) if begins and head > BEFORE_FIRST else held
 
     def loss(self, written: Epoch) -> str | None:
         """What the log has lost, as far as it can be told from the log alone; None if nothing."""
