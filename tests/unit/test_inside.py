@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidelock import inside as module
+from tidelock import stored_names as module
 from tidelock.errors import LogCorrupt
-from tidelock.inside import inside, plain_name
+from tidelock.inside import inside
+from tidelock.stored_names import plain_name
 
 HOSTILE = ["../x", "/etc/x", "a/../../x", "a/./x", "", "a\0b", "a\\..\\x", "a//x", "..", ".", "a/"]
 

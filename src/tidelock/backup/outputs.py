@@ -20,8 +20,8 @@ from typing import Any
 from tidelock.backup.store import BackupStore, checksum
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, LogCorrupt
-from tidelock.inside import relative_name
 from tidelock.log.sealed import seal, unseal
+from tidelock.stored_names import relative_name
 
 _EPOCH = re.compile(r"epoch=(\d+)")
 

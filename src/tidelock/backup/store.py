@@ -26,8 +26,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tidelock.credentials import credentials_for, redacted, taken, with_credentials
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
-from tidelock.inside import is_relative_name, relative_name
 from tidelock.placing import make_folder, remove_tree, sync_folder
+from tidelock.stored_names import is_relative_name, relative_name
 
 _CHUNK = 1 << 20
 _FILE, _FOLDER = 0o600, 0o700

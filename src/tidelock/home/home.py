@@ -40,10 +40,10 @@ from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
 from tidelock.home.holding import held, is_held
 from tidelock.home.log_places import LogPlaces, LogsLike
-from tidelock.inside import plain_name
 from tidelock.log.sealed import seal, unseal
 from tidelock.placing import add_file, put_file
 from tidelock.recovery import Link, Shape
+from tidelock.stored_names import plain_name
 from tidelock.urls import directory_url
 
 Parsed = TypeVar("Parsed")

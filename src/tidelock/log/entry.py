@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelock.epochs import Epoch, EpochRange
-from tidelock.inside import relative_name
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.window import Entry, InputRange
+from tidelock.stored_names import relative_name
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which other plan a home can go on with: the rules, without the home. Pure.
+"""Which other plan a home can go on with: the rules, without the home.
 
 A segment that computes the same operators from the same logs as before is kept with all that it has. Every other
 segment of the new plan is a new query, and a new query starts with nothing but a position. So

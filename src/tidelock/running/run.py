@@ -67,7 +67,7 @@ class Run:
     ) -> None:
         if last_epoch is not None and last_epoch < 0:
             raise PipelineError(f"the last epoch is {last_epoch}: it must be at least 0")
-        check_settings(spark)
+        check_settings(spark.conf.get)
         self.home = home = home.as_recorded()
         pipeline.coordinator = home.coordinator
         last = None if last_epoch is None else Epoch(last_epoch)

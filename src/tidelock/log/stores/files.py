@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
 from tidelock.errors import BackendUnavailable
-from tidelock.inside import plain_name, relative_name
 from tidelock.log.cursor import all_past
 from tidelock.log.documents import CURSORS, LEASE
 from tidelock.log.sealed import seal, unseal
 from tidelock.log.store import LogStore, Token, Written, fenced, part_gone
 from tidelock.placing import add_file, has_no_room, make_folder, put_file, sync_folder
+from tidelock.stored_names import plain_name, relative_name
 from tidelock.urls import directory, directory_url
 
 _DIGITS = 12

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from tidelock.errors import LogCorrupt, PipelineError, UnsupportedFormat
 from tidelock.spark.checkpoint.layout import is_known_state
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _VERSION = "v1"
 _ANY_VERSION = re.compile(r"v\d+")
@@ -33,14 +30,16 @@ _SETTINGS: Mapping[str, tuple[str, str]] = {
 """For each setting that makes Spark write another format: what it has to be, and what it writes otherwise."""
 
 
-def check_settings(spark: SparkSession) -> None:
-    """See that queries of this session write checkpoints that Tidelock can read.
+def check_settings(setting: Callable[[str, str], str | None]) -> None:
+    """See that queries of a session write checkpoints that Tidelock can read.
+
+    ``setting`` gives what the session has, or what it is given if there is nothing: `spark.conf.get`.
 
     Raises:
         PipelineError: they would not; the message names the setting.
     """
     for name, (good, otherwise) in _SETTINGS.items():
-        given = str(spark.conf.get(name, good)).lower()
+        given = str(setting(name, good)).lower()
         if given != good:
             raise PipelineError(
                 f"the session has {name}={given}: Spark then writes {otherwise}, which Tidelock does not know. "

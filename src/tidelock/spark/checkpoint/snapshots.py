@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelock.epochs import Epoch
-from tidelock.inside import relative_name
 from tidelock.log.sealed import seal, unseal
 from tidelock.spark.checkpoint.versions import safe_batches
+from tidelock.stored_names import relative_name
 
 _DIGITS = 12
 

@@ -53,7 +53,7 @@ def start_query(
         PipelineError: the session, or an earlier run on this checkpoint, writes a format that is not known.
         LogCorrupt: a file of the checkpoint is torn.
     """
-    check_settings(stream.sparkSession)
+    check_settings(stream.sparkSession.conf.get)
     Checkpoint(stream.sparkSession, checkpoint).check_newest()
     writer = stream.writeStream.outputMode(mode).foreachBatch(sink)
     writer = writer.option("checkpointLocation", checkpoint)
