@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,18 @@ def test_a_running_job_is_aligned_and_let_go_again(
     kept.wait_for(before + 6)
     assert len([epoch for epoch in kept.epochs if epoch > before + 2]) < 3, "and then what is there again"
     assert kept.rows() == sorted((n,) for some in subject.published for n in some), "everything exactly once"
+
+
+def test_a_run_leaves_its_declaration_as_it_was(tmp_path: Path, start: Callable[..., Run]) -> None:
+    tree = f"embedded:{tmp_path}/tree.db"
+    subject = HandMade(tmp_path / "subjects", "made.numbers", tree)
+    job = following("follower", subject.name)
+    kept = Deliveries().attach(job, "numbers")
+    declared = {name: copy(value) for name, value in vars(job).items()}
+    subject.publish([1])
+    start(job, coordinator=tree)
+    kept.wait_for(1)
+    assert vars(job) == declared
 
 
 def test_two_jobs_side_by_side_are_at_the_same_epochs(subject: HandMade, start: Callable[..., Run]) -> None:

@@ -102,8 +102,6 @@ class Declaration:
         """The sinks that get the rows of a batch together, and with their epoch."""
         self.followed: dict[str, Subscription] = {}
         """The sources that follow subjects, by their names."""
-        self.coordinator: str | None = None
-        """Where the shared tree is in which subjects are looked up, once somebody has said it."""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r})"
@@ -344,7 +342,7 @@ class Declaration:
             raise PipelineError(f"{subject} is followed twice: subscribe once and use the source twice")
         consumer = check_name(f"{self.name}.{name}", "consumer")
         subscription = self.followed[name] = Subscription(subject, home, consumer, aligned)
-        self.functions[name] = lambda spark: read_log(spark, subscription.log(self.coordinator))
+        self.functions[name] = lambda spark, coordinator=None: read_log(spark, subscription.log(coordinator))
         self._nodes.append(Node(name, Kind.SOURCE))
 
     def _declare(self, function: Function, node: Node) -> Function:
@@ -382,6 +380,11 @@ class Declaration:
             )
         nodes = [_with_subject(node, subjects.get(node.name)) for node in self._nodes]
         return connect(self.name, nodes, self._feedback)
+
+    def functions_at(self, coordinator: str | None) -> dict[str, Callable[..., Any]]:
+        """The functions of all nodes, by name; the subjects that are followed are looked up at ``coordinator``."""
+        following = {name: partial(self.functions[name], coordinator=coordinator) for name in self.followed}
+        return {**self.functions, **following}
 
     def retention(self, node: str) -> Retention:
         """What the log of ``node`` keeps although all have read it."""

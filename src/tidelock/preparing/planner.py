@@ -24,14 +24,14 @@ class Planner:
         self._most = max(1, pipeline.run_settings.bound.epochs // 2)
 
     @classmethod
-    def of(cls, pipeline: Declaration, spark: SparkSession) -> Planner:
-        """The planner of a pipeline that is not running.
+    def of(cls, pipeline: Declaration, spark: SparkSession, coordinator: str | None = None) -> Planner:
+        """The planner of a pipeline that is not running, and looks its subjects up at ``coordinator``.
 
         Raises:
             PipelineError: the pipeline cannot be.
         """
         topology = pipeline.topology()
-        return cls(pipeline, topology, describe_nodes(spark, topology, pipeline.functions))
+        return cls(pipeline, topology, describe_nodes(spark, topology, pipeline.functions_at(coordinator)))
 
     def cut(self, plan: Plan) -> Cutting:
         """What Spark makes of a plan."""

@@ -39,15 +39,19 @@ class Prepared:
     described: Mapping[str, Described]
 
 
-def prepare(pipeline: Declaration, spark: SparkSession, plan: PlanLike = None) -> Prepared:
+def prepare(
+    pipeline: Declaration, spark: SparkSession, plan: PlanLike = None, coordinator: str | None = None
+) -> Prepared:
     """Check, describe and cut ``pipeline``. Nothing runs and nothing is written.
+
+    ``coordinator``: the URL of the shared tree in which the subjects are looked up that it follows.
 
     Raises:
         PipelineError: the pipeline cannot be.
         PlanError: the plan does not fit it.
     """
     topology = pipeline.topology()
-    described = describe_nodes(spark, topology, pipeline.functions)
+    described = describe_nodes(spark, topology, pipeline.functions_at(coordinator))
     traits = {name: found.traits for name, found in described.items()}
     dead_letters = pipeline.run_settings.policy.on_poison == "dead-letter"
     return Prepared(pipeline, cut(topology, _plan(plan, topology), traits, dead_letters=dead_letters), described)

@@ -97,7 +97,7 @@ def replan(pipeline: Declaration, spark: SparkSession, home: Home, plan: PlanLik
         _check_logs(home, before)
         for removed in mend_checkpoints(home, before):
             Events(home).add("torn file removed", removed.segment, str(removed))
-        prepared = prepare(pipeline, spark, plan)
+        prepared = prepare(pipeline, spark, plan, home.coordinator)
         accepted_changes(home, before, node_prints(pipeline, prepared.cutting.topology, prepared.described))
         change = _transition(prepared, home, before)
         done = Replanned(

@@ -69,7 +69,6 @@ class Run:
             raise PipelineError(f"the last epoch is {last_epoch}: it must be at least 0")
         check_settings(spark.conf.get)
         self.home = home = home.as_recorded()
-        pipeline.coordinator = home.coordinator
         last = None if last_epoch is None else Epoch(last_epoch)
         self._held = ExitStack()
         try:
@@ -138,7 +137,7 @@ class Run:
     ) -> Segments:
         """Cut the pipeline by the plan that was asked for, or that the home has, and write that down."""
         chosen = plan if plan is not None else stored_plan(self.home, pipeline.topology())
-        self.prepared = prepare(pipeline, spark, chosen)
+        self.prepared = prepare(pipeline, spark, chosen, self.home.coordinator)
         return settle(
             self.prepared,
             self.home,

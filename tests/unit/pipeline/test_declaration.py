@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import tidelock
-from tidelock.errors import PipelineError
+from tidelock.alignment.directory import Directory, Subject
+from tidelock.coordination import open_tree
+from tidelock.errors import LogNotFound, PipelineError
 from tidelock.home.home import Home, Record, SegmentRecord
 
 
@@ -125,3 +127,17 @@ def test_following_a_subject_that_nobody_publishes(tmp_path: Path) -> None:
     Home(tmp_path).remember(Record("job", {}, {}, segments, {"job.words": f"file:{tmp_path}/logs/words"}))
     with pytest.raises(PipelineError, match=r"does not publish job\.counts: it publishes job\.words"):
         pipeline.functions["counts"](None)
+
+
+def test_a_subject_is_looked_up_in_the_tree_that_is_named(tmp_path: Path) -> None:
+    here, elsewhere = (f"embedded:{tmp_path}/{name}.db" for name in ("here", "elsewhere"))
+    with open_tree(here) as tree:
+        lost = Subject("job.counts", f"file:{tmp_path}/lost", {}, shared=False)
+        Directory(tree).publish(lost, "job", lost.endpoint)
+    pipeline = tidelock.Pipeline("follower")
+    pipeline.subscribe("job.counts")
+    with pytest.raises(LogNotFound):
+        pipeline.functions_at(here)["counts"](None)
+    for tree_url in (elsewhere, None):
+        with pytest.raises(PipelineError, match=r"there is no subject job\.counts"):
+            pipeline.functions_at(tree_url)["counts"](None)

@@ -94,7 +94,7 @@ def _planned(args: argparse.Namespace, pipeline: Declaration, spark: SparkSessio
         print(f"tidelock: {home.root} keeps its plan; `tidelock plan --apply` changes it", file=sys.stderr)
         return None
     model = attributes(args, pipeline, spark, quiet=args.quiet)
-    planned = Planner.of(pipeline, spark).plan(model, args.budget, max_batch=args.max_batch)
+    planned = Planner.of(pipeline, spark, home.coordinator).plan(model, args.budget, max_batch=args.max_batch)
     remember(home, planned.model, args.budget, args.max_batch)
     return Plan.to_document(planned.cutting)
 
