@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
 
 class Errands:
@@ -50,7 +51,17 @@ class Errands:
         return all_end(threads, patience)
 
 
-def all_end(threads: list[threading.Thread], patience: float) -> bool:
+class Ending(Protocol):
+    """A thread, or what plays one."""
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, but no longer than that."""
+
+
+def all_end(threads: Sequence[Ending], patience: float) -> bool:
     """Wait for threads, ``patience`` seconds in all; whether all of them have ended."""
     deadline = time.monotonic() + patience
     for thread in threads:

@@ -46,7 +46,7 @@ def command_session(
         spark.sparkContext.setLogLevel("ERROR")
         keep_loss_short(spark)
         try:
-            with told_if_gone(spark):
+            with told_if_gone(lambda: is_gone(spark)):
                 yield spark
         finally:
             _stop(spark)

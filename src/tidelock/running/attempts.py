@@ -18,7 +18,7 @@ from tidelock.errands import Errands
 from tidelock.errors import BatchFailed
 from tidelock.recovery import Fact, QueryEnded, QueryFailed, QueryStarted
 from tidelock.running.gates import SegmentGate
-from tidelock.spark.frames import StreamingQuery
+from tidelock.running.ports.ports import Query
 from tidelock.spark.query.batches import Stopped
 from tidelock.spark.query.queries import waited_for_by
 
@@ -39,7 +39,7 @@ class Attempt:
         self.ending = False
         """Somebody is stopping it."""
         self._lock = threading.Lock()
-        self._query: StreamingQuery | None = None
+        self._query: Query | None = None
         self._run = ""
         self._abandoned = False
         self._turns: list[threading.Semaphore] = []
@@ -80,7 +80,7 @@ class Attempt:
         if self.gate.closed or self.abandoned:
             raise Stopped("stopped while it started")
 
-    def begun(self, query: StreamingQuery) -> None:
+    def begun(self, query: Query) -> None:
         """The query is there, though its sources are not yet.
 
         Raises:
@@ -97,7 +97,7 @@ class Attempt:
     # -- the supervisor's side
 
     @property
-    def query(self) -> StreamingQuery | None:
+    def query(self) -> Query | None:
         """The query, while there is one."""
         with self._lock:
             return self._query
@@ -127,7 +127,7 @@ class Attempt:
         with self._lock:
             self._query = None
 
-    def abandon(self) -> StreamingQuery | None:
+    def abandon(self) -> Query | None:
         """Wait for the start no longer; the query that is to be stopped, if there is one already."""
         self.gate.close()
         with self._lock:
@@ -151,7 +151,7 @@ def outcome(attempt: Attempt, fact: Fact | None) -> Fact | None:
     return fact
 
 
-def stop(segment: str, attempt: Attempt, query: StreamingQuery | None) -> Fact:
+def stop(segment: str, attempt: Attempt, query: Query | None) -> Fact:
     """End a query between two epochs, or one that has not begun.
 
     Raises:
@@ -163,7 +163,7 @@ def stop(segment: str, attempt: Attempt, query: StreamingQuery | None) -> Fact:
     return QueryEnded(segment)
 
 
-def cut_off(segment: str, attempt: Attempt, query: StreamingQuery | None, epoch: Epoch | None, story: str) -> Fact:
+def cut_off(segment: str, attempt: Attempt, query: Query | None, epoch: Epoch | None, story: str) -> Fact:
     """End a query that hangs; if it cannot be ended, another one beside it would be no help."""
     try:
         if query is not None:
@@ -178,7 +178,7 @@ def cut_off(segment: str, attempt: Attempt, query: StreamingQuery | None, epoch:
     return QueryFailed(segment, epoch, story)
 
 
-def end_query(query: StreamingQuery) -> None:
+def end_query(query: Query) -> None:
     """Stop a query and wait until it has ended, but no longer than `STOP_WITHIN`.
 
     Spark waits without end by default, and takes its setting for that from the user's session when it stops.

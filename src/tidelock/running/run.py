@@ -24,10 +24,12 @@ from tidelock.pipeline.declaration import Declaration
 from tidelock.placing import has_no_room
 from tidelock.preparing.preparation import PlanLike, prepare, settle, stored_plan
 from tidelock.replanning.finish import finish
+from tidelock.running.draining import Draining
 from tidelock.running.drifting import Watch
 from tidelock.running.lookout import Lookout, Rounds
 from tidelock.running.neighbours.threads import NeighbourThreads
 from tidelock.running.pacing import Pace
+from tidelock.running.ports.spark import world_of
 from tidelock.running.status import running_status
 from tidelock.running.supervisor import Supervisor
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
@@ -79,12 +81,14 @@ class Run:
             self._neighbours = NeighbourThreads.of(pipeline, segments, home, self._events, last)
             self._held.callback(self._neighbours.close)
             self._supervisor = Supervisor(
-                segments,
+                segments.cutting,
+                segments.functions,
+                world_of(segments, home),
                 home,
                 pipeline.run_settings,
                 self._events,
                 last_epoch=last,
-                available_now=available_now,
+                drain=Draining(segments, home) if available_now else None,
                 stopping=self._neighbours.closing,
             )
             self._began = time.time()

@@ -10,16 +10,14 @@ never changes: the record, the logs' windows (`pending`), the `view`, which is r
 
 from __future__ import annotations
 
-import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.errands import all_end
+from tidelock.errands import Ending, all_end
 from tidelock.errors import BackendUnavailable, BatchFailed, InternalError, TidelockError
 from tidelock.home.events import Events, Trouble
 from tidelock.home.home import Home
@@ -50,15 +48,14 @@ from tidelock.running.draining import Draining, Undrained
 from tidelock.running.gates import SegmentGate
 from tidelock.running.gauges import Gauge, SegmentView, View
 from tidelock.running.pending import PendingLog
+from tidelock.running.ports.ports import Query, Told, World
 from tidelock.running.retrying import patiently
-from tidelock.spark.checkpoint.checkpoint import Checkpoint
-from tidelock.spark.frames import StreamingQuery
 from tidelock.spark.query.batches import Stopped
-from tidelock.spark.query.failures import is_gone, keep_stops_untold, rest_until_stopped, told_if_gone
-from tidelock.spark.query.listening import Listener, Losses, Progress, losses
-from tidelock.spark.query.queries import LENDING
-from tidelock.spark.segments.segments import Segments
+from tidelock.spark.query.failures import told_if_gone
+from tidelock.spark.query.listening import Losses, Progress
+from tidelock.spark.segments.describing import Functions
 from tidelock.spark.stories.stories import Storyteller
+from tidelock.topology import Cutting
 
 _LOOK_EVERY = 0.1
 _LOOK_AT_SPARK_EVERY = 1.0
@@ -75,26 +72,30 @@ class Supervisor:
 
     def __init__(
         self,
-        segments: Segments,
+        cutting: Cutting,
+        functions: Functions,
+        world: World,
         home: Home,
         settings: RunSettings,
         events: Events,
         *,
         last_epoch: Epoch | None = None,
-        available_now: bool = False,
+        drain: Draining | None = None,
         stopping: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
         last_words: float = _LAST_WORDS,
     ) -> None:
-        self._segments = segments
+        self._cutting = cutting
+        self._engine = world.engine
+        self._positions = world.positions
+        self._threads = world.threads
+        self._inbox = world.inbox
         self._stopping = stopping
-        self._clock = clock
         self._last_words = last_words
         self._home = home
         self._settings = settings
         self._events = events
         self._last_epoch = last_epoch
-        self._drain = Draining(segments, home) if available_now else None
+        self._drain = drain
         record = home.known()
         self.record = record
         self.machine = Machine(record.shape(), settings.policy)
@@ -102,13 +103,12 @@ class Supervisor:
         self.attempts: dict[str, Attempt] = {}
         self.pending: Mapping[str, PendingLog] = {
             s.writes: PendingLog(EpochLog.open(home.log(s.writes)), record.readers(s.writes))
-            for s in segments.cutting.segments
+            for s in cutting.segments
             if s.writes
         }
-        self._told: queue.Queue[Callable[[], Fact | None]] = queue.Queue()
-        self._workers: list[threading.Thread] = []
+        self._workers: list[Ending] = []
         self._undone: list[Callable[[], None]] = []
-        self._stories = Storyteller(segments.functions)
+        self._stories = Storyteller(functions)
         self._losses = Losses(0, ())
         self._looked_at_spark = 0.0
         self._asking = Trouble(events, "status failed", "status recovered")
@@ -130,16 +130,14 @@ class Supervisor:
         Raises:
             BackendUnavailable: Spark's JVM is gone.
         """
-        listener = Listener(self._progressed, lambda run: self._tell(lambda: None))
-        self._segments.spark.streams.addListener(listener)
-        keep_stops_untold()
-        self._losses = losses(self._segments.spark)
+        self._engine.listen(self._progressed, lambda run: self._tell(lambda: None))
+        self._losses = self._engine.losses()
         self._home.drain(False)
         try:
-            with told_if_gone(self._segments.spark):
+            with told_if_gone(self._engine.is_gone):
                 self._go_on()
         finally:
-            self._end(listener)
+            self._end()
             self.view = self._viewed()
 
     def _go_on(self) -> None:
@@ -175,26 +173,23 @@ class Supervisor:
 
     def _begin(self) -> None:
         for segment in self.record.segments:
-            position = Checkpoint(None, self._home.checkpoint(segment.name)).position()
+            position = self._positions.position(segment.name)
             if position > BEFORE_FIRST:
                 self._handle(EpochCommitted(segment.name, position))
         for segment in self.record.segments:
             self._handle(InputsReady(segment.name))
 
-    def _tell(self, fact: Callable[[], Fact | None]) -> None:
-        self._told.put(fact)
+    def _tell(self, told: Told) -> None:
+        self._inbox.put(told)
 
     def _take(self, patience: float) -> None:
         """Handle what was told, waiting for it a little."""
-        try:
-            told = self._told.get(timeout=patience)
-            while True:
-                fact = told()
-                if fact is not None:
-                    self._handle(fact)
-                told = self._told.get_nowait()
-        except queue.Empty:
-            return
+        until = self._inbox.now() + patience
+        while (told := self._inbox.take(until)) is not None:
+            until = self._inbox.now()  # one thing was waited for; what else is there is taken with it
+            fact = told()
+            if fact is not None:
+                self._handle(fact)
 
     def _handle(self, fact: Fact) -> None:
         if isinstance(fact, QueryFailed | QueryEnded):
@@ -205,7 +200,7 @@ class Supervisor:
             self._do(self._stopping)
         if self._is_last_input(fact):
             self._do(lambda: self._home.drain(True))
-        for action in self.machine.handle(fact, self._clock()):
+        for action in self.machine.handle(fact, self._inbox.now()):
             self._events.of_action(action, self.machine)
             self._perform(action)
 
@@ -229,7 +224,7 @@ class Supervisor:
             case StopAsked(drain):
                 return drain
             case QueryEnded(segment):
-                return self._segments.cutting.segment(segment).is_head
+                return self._cutting.segment(segment).is_head
         return False
 
     def _progressed(self, progress: Progress) -> None:
@@ -281,16 +276,17 @@ class Supervisor:
                 fact = replace(failed, final=failed.final or final, outage=failed.outage and not final)
             self._tell(lambda: fact if starting is None else outcome(starting, fact))
 
-        # Not from a pool: one that hangs must neither keep others waiting nor the process alive.
-        thread = threading.Thread(target=work, name=f"tidelock {segment}", daemon=True)
-        self._workers = [one for one in self._workers if one.is_alive()] + [thread]
-        thread.start()
+        self._begin_work(f"tidelock {segment}", work)
+
+    def _begin_work(self, name: str, what: Callable[[], None]) -> None:
+        worker = self._threads.begin(name, what)
+        self._workers = [one for one in self._workers if one.is_alive()] + [worker]
 
     def _start(self, segment: str) -> None:
-        cut, drain = self._segments.cutting.segment(segment), self._drain
-        rest = partial(rest_until_stopped, self._segments.spark)
-        gate = SegmentGate(lambda: self._has_room(segment), self._bounded(segment), rest, self._clock)
-        self.attempts[segment] = attempt = Attempt(gate, self._clock)
+        cut, drain = self._cutting.segment(segment), self._drain
+        now = self._inbox.now
+        gate = SegmentGate(lambda: self._has_room(segment), self._bounded(segment), self._engine.rest, now)
+        self.attempts[segment] = attempt = Attempt(gate, now)
         if drain is not None and cut.is_head:
             drain.starts(segment)
 
@@ -298,7 +294,7 @@ class Supervisor:
             if drain is not None and cut.is_head:
                 gate.admit(partial(drain.admits, segment, drain.newest_begun(segment)))
             try:
-                self._segments.start(cut, attempt.gate, starting=attempt, draining=drain is not None)
+                self._engine.start(cut, attempt.gate, attempt, draining=drain is not None)
             except Stopped:
                 return QueryEnded(segment)
             return QueryStarted(segment)
@@ -306,13 +302,13 @@ class Supervisor:
         self._work(segment, start, starting=attempt)
 
     def _bounded(self, segment: str) -> Epoch | None:
-        return self._last_epoch if self._segments.cutting.segment(segment).is_head else None
+        return self._last_epoch if self._cutting.segment(segment).is_head else None
 
     def _has_room(self, segment: str) -> bool:
         pending = self.pending.get(segment)
         if pending is None:
             return True
-        head = self._segments.cutting.segment(segment).is_head
+        head = self._cutting.segment(segment).is_head
         return has_room(*pending.measure(), self._settings.bound, pending.share_used(), head=head)
 
     def _set_aside(self, segment: str, epoch: Epoch, gate: SegmentGate, story: str | None) -> Fact:
@@ -332,8 +328,8 @@ class Supervisor:
     # -- watching the queries
 
     def _watch(self) -> None:
-        if self._clock() - self._looked_at_spark > _LOOK_AT_SPARK_EVERY:
-            self._looked_at_spark = self._clock()
+        if self._inbox.now() - self._looked_at_spark > _LOOK_AT_SPARK_EVERY:
+            self._looked_at_spark = self._inbox.now()
             self._look_at_spark()
         for segment, attempt in list(self.attempts.items()):
             if not attempt.ending:
@@ -384,7 +380,7 @@ class Supervisor:
             story = f"its query was not up within {bound:g} s"
             self._work(segment, lambda: cut_off(segment, attempt, query, None, story))
 
-    def _ended(self, segment: str, attempt: Attempt, query: StreamingQuery) -> Fact | None:
+    def _ended(self, segment: str, attempt: Attempt, query: Query) -> Fact | None:
         """A query that has ended by itself."""
         attempt.forget()
         if attempt.gate.failed is not None:
@@ -399,7 +395,7 @@ class Supervisor:
         return self._failed(segment, None, failure_of_query)
 
     def _failed(self, segment: str, epoch: Epoch | None, failure: BaseException) -> QueryFailed:
-        cut = self._segments.cutting.segment(segment)
+        cut = self._cutting.segment(segment)
         try:
             story = self._stories.tell(failure, [name for name in cut.operators if name != cut.sink])
         except Exception:  # Spark is asked for it and may be gone; a failure without a story is still one
@@ -409,9 +405,9 @@ class Supervisor:
     def _look_at_spark(self) -> None:
         self._catch_up()
         try:
-            now = losses(self._segments.spark)
+            now = self._engine.losses()
         except Exception as error:  # it is only told: what it means for the queries shows there
-            if is_gone(self._segments.spark):
+            if self._engine.is_gone():
                 raise
             self._asking.met(error, f"Spark does not say how its executors are: {error}")
             return
@@ -431,7 +427,7 @@ class Supervisor:
                 (segment, attempt, batch)
                 for segment, attempt in self.attempts.items()
                 for batch in attempt.gate.unconfirmed()
-                if Checkpoint(None, self._home.checkpoint(segment)).is_committed(batch)
+                if self._positions.is_committed(segment, batch)
             ]
         except (OSError, TidelockError) as error:  # nothing is lost by it: they are read again with the next look
             self._reading.met(error, f"the checkpoints cannot be read: {error}; this is tried again")
@@ -443,7 +439,7 @@ class Supervisor:
                 self._handle(EpochCommitted(segment, epoch))
 
     def _stop_at_last_epoch(self, last: Epoch) -> None:
-        heads = [s.name for s in self._segments.cutting.segments if s.is_head]
+        heads = [s.name for s in self._cutting.segments if s.is_head]
         if all(self.machine.epoch(head) >= last for head in heads) and any(
             self.machine.state(head) is State.RUNNING for head in heads
         ):
@@ -463,13 +459,8 @@ class Supervisor:
             return
         self._asks = True
         may_add, ready = last != self._last_epoch, drain.is_ready(waiting=self._waits)
-        asking = threading.Thread(
-            target=lambda: self._tell(self._drained(drain, may_add=may_add, ready=ready)),
-            name="tidelock draining",
-            daemon=True,
-        )
-        self._workers.append(asking)
-        asking.start()
+        asking = partial(self._drained, drain, may_add=may_add, ready=ready)
+        self._begin_work("tidelock draining", lambda: self._tell(asking()))
 
     def _drained(self, drain: Draining, *, may_add: bool, ready: bool) -> Callable[[], None]:
         """Ask whether another epoch would bring something, and go for it; what is to be done about the answer.
@@ -509,21 +500,18 @@ class Supervisor:
         """Whether a batch of the segment stands at its gate."""
         return self.attempts[segment].gate.paused
 
-    def _end(self, listener: Listener) -> None:
+    def _end(self) -> None:
         """Leave no query behind, whatever ended the loop; wait for what hangs no longer than it says."""
         self._over.set()
         for attempt in self.attempts.values():
             attempt.gate.close()
         all_end([self._last_stop(attempt) for attempt in self.attempts.values()], STOP_WITHIN)
         all_end(self._workers, self._last_words)  # one that hangs ends with the process
-        if not self._segments.caches.close(_LAST_SNAPSHOT):
+        if not self._engine.close(_LAST_SNAPSHOT):
             text = f"the one under way did not end within {_LAST_SNAPSHOT:g} s, and the run ends without it"
             self._events.add("snapshot failed", None, text)
-        with suppress(Exception):  # Spark may be gone
-            LENDING.clear()
-            self._segments.spark.streams.removeListener(listener)
 
-    def _last_stop(self, attempt: Attempt) -> threading.Thread:
+    def _last_stop(self, attempt: Attempt) -> Ending:
         """Stop a query in a thread of its own: its code may go on whatever happens."""
         query = attempt.abandon()
 
@@ -532,9 +520,7 @@ class Supervisor:
                 if query is not None and query.isActive:
                     query.stop()
 
-        stopping = threading.Thread(target=stop_it, name="tidelock stopping", daemon=True)
-        stopping.start()
-        return stopping
+        return self._threads.begin("tidelock stopping", stop_it)
 
 
 def _poisoned(segment: str, epoch: Epoch, gate: SegmentGate) -> EpochRange:

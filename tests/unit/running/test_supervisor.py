@@ -1,347 +1,571 @@
-"""The supervisor and starts that hang: queries are played, because what hangs is never code of Spark."""
+"""The supervisor in a world that is played: races between failing, stopping and time, told as stories."""
 
 from __future__ import annotations
 
 import errno
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.waiting import eventually
+from tests.played_world import HANG_AFTER, Play, Stopped, Story, hang
 
-from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import BackendUnavailable
-from tidelock.home.events import Events
-from tidelock.home.home import Home, Record, SegmentRecord
-from tidelock.pipeline.declaration import RunSettings
+from tidelock.log import EpochLog
 from tidelock.recovery import Policy
-from tidelock.running.gates import Stopped
-from tidelock.running.supervisor import Supervisor
-from tidelock.spark.query.batches import Work
-from tidelock.spark.query.listening import Losses
+from tidelock.testing.logs import SCHEMA, covers, publish
 
-HANG_AFTER = 600.0
-"""Nothing takes that long here; the clock is put forward when something hangs."""
+ALL_STOPPED = {"numbers": "stopped", "left": "stopped", "right": "stopped"}
+AT_ONCE = Policy(first_delay=0.0)
 
-
-class Clock:
-    """A clock that goes, and can be put forward."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self._ahead
-
-    def put_forward(self, seconds: float) -> None:
-        self._ahead += seconds
-
-
-class Query:
-    """A query that does nothing until it is stopped."""
-
-    def __init__(self, run: str) -> None:
-        self.runId = run
-        self.isActive = True
-
-    def stop(self) -> None:
-        self.isActive = False
-
-    def exception(self) -> None:
-        return None
-
-
-@dataclass
-class PlayedSegments:
-    """Starts one segment, `only`, as ``prepare``, before its turn, and ``play`` say for each attempt."""
-
-    play: Callable[[int, Any], Query]
-    prepare: Callable[[int], object]
-    turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1))
-    prepared: int = 0
-    attempts: int = 0
-    queries: list[Query] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        quiet = SimpleNamespace(addListener=lambda _: None, removeListener=lambda _: None)
-        self.spark = SimpleNamespace(streams=quiet)
-        segment = SimpleNamespace(name="only", writes=None, is_head=True, operators=("only",), sink="only")
-        self.cutting = SimpleNamespace(segments=[segment], segment=lambda _: segment)
-        self.functions: dict[str, Any] = {}
-        self.caches = SimpleNamespace(close=lambda _: True)
-
-    def start(self, _segment: Any, _gate: Any, *, starting: Any, draining: bool = False) -> Query:
-        self.prepared += 1
-        self.prepare(self.prepared)
-        with starting.turn(self.turns):
-            self.attempts += 1
-            return self.play(self.attempts, starting)
-
-    def begin(self, starting: Any) -> Query:
-        """What Spark does when it is asked to start a query."""
-        query = Query(f"run {len(self.queries)}")
-        self.queries.append(query)
-        starting.begun(query)
-        return query
-
-
-@dataclass
-class Played:
-    """A supervisor in a thread of its own, in a home."""
-
-    home: Home
-    segments: PlayedSegments
-    supervisor: Supervisor
-    thread: threading.Thread
-    clock: Clock
-
-    def hangs(self) -> None:
-        """Whatever is under way has been for longer than it may."""
-        self.clock.put_forward(HANG_AFTER + 1)
-
-    def kinds(self) -> list[str]:
-        return [event["kind"] for event in self.home.events()]
-
-    def texts(self, kind: str) -> list[str]:
-        return [event["text"] for event in self.home.events() if event["kind"] == kind]
-
-    def state(self) -> str:
-        return self.supervisor.view.segments["only"].state.value
-
-    def ends(self) -> None:
-        self.thread.join(60)
-        assert not self.thread.is_alive(), "the run has ended"
-
-
-Script = Callable[[PlayedSegments, int, Any], Query]
-Play = Callable[..., Played]
+Begin = Callable[..., Play]
 
 
 @pytest.fixture
-def hanging() -> Iterator[threading.Event]:
-    """What a start waits for that hangs; whatever hangs does not outlive the test."""
-    made = threading.Event()
-    yield made
-    made.set()
+def begin(tmp_path: Path) -> Begin:
+    return lambda *policy, **more: Play(tmp_path, *policy, **more)
 
 
-@pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    monkeypatch.setattr("tidelock.running.supervisor.losses", lambda _: Losses(0, ()))
-    monkeypatch.setattr("tidelock.running.supervisor.is_gone", lambda _: False)
+class TestFailing:
+    def test_only_what_has_failed_is_started_again(self, begin: Begin) -> None:
+        play = begin()
 
-    def begin(
-        script: Script,
-        prepare: Callable[[int], object] = lambda _: None,
-        raised: list[BaseException] | None = None,
-    ) -> Played:
-        home = Home(tmp_path)
-        home.remember(Record("job", {}, {}, (SegmentRecord("only", ("only",), (), None),), {}))
-        segments = PlayedSegments(lambda attempt, starting: script(segments, attempt, starting), prepare)
-        care = RunSettings(Policy(attempts=3, first_delay=0.0), None, HANG_AFTER, 1, 1.0)  # type: ignore[arg-type]
-        clock = Clock()
-        supervisor = Supervisor(segments, home, care, Events(home), clock=clock, last_words=0.0)  # type: ignore[arg-type]
+        def story() -> Story:
+            play.world.fails("left", ValueError("once"), epoch=0)
+            yield 1
+            assert play.states() == {"numbers": "running", "left": "running", "right": "running"}
+            play.stop()
+            yield 1
 
-        def run() -> None:
-            try:
-                supervisor.run()
-            except Exception as failure:
-                if raised is None:
-                    raise
-                raised.append(failure)
+        play.run(story())
+        assert play.world.starts == {"numbers": 1, "left": 2, "right": 1}
+        assert play.texts("segment failed") == ["in epoch 0: ValueError: once"]
+        assert play.texts("segment restart") == ["restart 1, from epoch 0"]
+        assert play.states() == ALL_STOPPED
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        return Played(home, segments, supervisor, thread, clock)
+    def test_two_that_fail_at_once_are_both_started_again(self, begin: Begin) -> None:
+        play = begin()
 
-    return begin
+        def story() -> Story:
+            play.world.fails("left", ValueError("once"), epoch=0)
+            play.world.fails("right", ValueError("twice"), epoch=0)
+            yield 1
+            assert play.states() == {"numbers": "running", "left": "running", "right": "running"}
+            play.stop()
+            yield 1
+
+        play.run(story())
+        assert play.world.starts == {"numbers": 1, "left": 2, "right": 2}
+        assert play.world.done[3:7] == ["end left", "end right", "start left", "start right"]
+        assert play.kinds().count("segment failed") == 2
+
+    def test_one_that_fails_while_it_starts(self, begin: Begin) -> None:
+        play = begin()
+
+        def broken(_: Any) -> None:
+            raise ValueError("cannot be built")
+
+        play.world.scripts["left", 1] = broken
+
+        def story() -> Story:
+            yield 1
+            assert play.state("left") == "running"
+            play.stop()
+            yield 1
+
+        play.run(story())
+        (told,) = play.texts("segment failed")
+        assert told.startswith("while starting: ValueError: cannot be built")
+        assert play.world.starts["left"] == 2
+
+    def test_one_that_always_fails_is_given_up_and_stops_the_others(self, begin: Begin) -> None:
+        play = begin(Policy(attempts=3, first_delay=1.0))
+
+        def story() -> Story:
+            for _ in range(3):
+                play.world.fails("left", ValueError("always"), epoch=0)
+                yield 10
+
+        play.run(story())
+        assert play.states() == {"numbers": "stopped", "left": "failed", "right": "stopped"}
+        (told,) = play.texts("gave up")
+        assert "3 times in a row, the last time at epoch 0: ValueError: always" in told
+        assert play.world.starts["left"] == 3
+        assert play.supervisor.view.state == "failed"
+        assert play.world.done[-3:] == ["end numbers", "end right", "close"]
+
+    def test_it_is_started_again_when_its_delay_is_over(self, begin: Begin) -> None:
+        play = begin(Policy(attempts=5, first_delay=8.0, factor=2.0))
+
+        def story() -> Story:
+            for delay in (0, 8, 16):
+                play.world.fails("left", ValueError("again"), epoch=0)
+                starts = play.world.starts["left"]
+                if delay:
+                    yield delay - 0.5
+                    assert (play.state("left"), play.world.starts["left"]) == ("backing off", starts)
+                yield 1
+                assert (play.state("left"), play.world.starts["left"]) == ("running", starts + 1)
+            play.stop()
+            yield 1
+
+        play.run(story())
+
+    def test_a_commit_that_is_told_after_the_end_comes_before_the_failure(self, begin: Begin) -> None:
+        """Nothing counts as failed twice in a row between which an epoch was committed."""
+        play = begin(Policy(attempts=2, first_delay=0.0))
+
+        def story() -> Story:
+            world = play.world
+            world.fails("left", ValueError("at 0"), epoch=0)
+            yield 1
+            world.computes("left", 0)
+            world.checkpoints["left"][0] = covers(0).last
+            world.fails("left", ValueError("at 1"), epoch=1)
+            world.tells_commit("left", 0)  # Spark was late with it
+            yield 1
+            assert (play.state("left"), play.epoch("left")) == ("running", 0)
+            play.stop()
+            yield 1
+
+        play.run(story())
+        assert "gave up" not in play.kinds()
+        kinds = [kind for kind in play.kinds() if kind.startswith("segment")]
+        assert kinds == [
+            "segment failed",
+            "segment restart",
+            "segment recovered",
+            "segment failed",
+            "segment restart",
+        ]
+
+    def test_an_end_of_which_nobody_hears_is_found(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            play.world.deaf = True
+            play.world.fails("left", ValueError("unheard"))
+            yield 2
+            assert play.world.starts["left"] == 2
+            play.stop()
+            yield 3
+
+        play.run(story())
+        assert play.states() == ALL_STOPPED
+
+    def test_an_outage_is_waited_for_and_not_counted(self, begin: Begin) -> None:
+        play = begin(Policy(attempts=1, first_delay=1.0, longest_delay=1.0, patience=60.0))
+
+        def story() -> Story:
+            for _ in range(4):
+                play.world.fails("left", BackendUnavailable("Redis is away"), epoch=0)
+                yield 2
+            play.world.commits("left", 0)
+            yield 1
+            play.stop()
+            yield 1
+
+        play.run(story())
+        assert (play.states(), play.epoch("left")) == (ALL_STOPPED, 0)
+        assert play.kinds().count("outage") == 4
 
 
-def test_a_start_that_hangs_is_cut_off_and_made_again(play: Play, hanging: threading.Event) -> None:
-    woken: list[Query | None] = []
+class TestPoison:
+    def test_a_poison_epoch_is_set_aside_and_the_rest_goes_on(self, begin: Begin) -> None:
+        play = begin(Policy(attempts=2, first_delay=0.0, on_poison="dead-letter"))
+        publish(play.log.take_over("numbers"), covers(0), [1, 2, 3])
 
-    def script(segments: PlayedSegments, attempt: int, starting: Any) -> Query:
-        if attempt == 1:
-            hanging.wait()
+        def story() -> Story:
+            for _ in range(2):
+                play.world.fails("left", ValueError("poison"), epoch=0)
+                yield 1
+            play.world.commits("left", 0)
+            yield 1
+            assert play.states() == {"numbers": "running", "left": "running", "right": "running"}
+            play.stop()
+            yield 1
+
+        play.run(story())
+        assert play.texts("set aside") == [f"epoch 0: 3 rows are in {play.home.root}/dead"]
+        assert play.log.is_set_aside("left", play.log.manifest(covers(0)))
+        letters = EpochLog.open(play.home.dead("left", "numbers"))
+        assert (letters.header.schema, letters.manifest(covers(0)).rows) == (SCHEMA, 3)
+        assert play.world.starts["left"] == 3
+
+    def test_an_epoch_of_a_source_cannot_be_set_aside(self, begin: Begin) -> None:
+        play = begin(Policy(attempts=1, on_poison="dead-letter"))
+
+        def story() -> Story:
+            play.world.fails("numbers", ValueError("poison"), epoch=0)
+            yield 1
+
+        play.run(story())
+        assert play.states() == {"numbers": "failed", "left": "stopped", "right": "stopped"}
+        (told,) = play.texts("gave up")
+        assert "epoch 0 cannot be set aside, because it comes from a source" in told and "poison" in told
+
+
+class TestStopping:
+    def test_a_stop_waits_for_the_epoch_that_is_under_way(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            play.world.begins("numbers", 0)
+            play.stop()
+            yield 5
+            assert play.states() == {"numbers": "stopping", "left": "stopped", "right": "stopped"}
+            with pytest.raises(Stopped):
+                play.world.begins("left", 0)
+            play.world.gates["numbers"].leave(None)
+            yield 5
+            assert play.world.active("numbers") == [True], "its commit is not known"
+            play.world.checkpoints["numbers"][0] = covers(0).last
+            play.world.tells_commit("numbers", 0)
+            yield 1
+
+        play.run(story())
+        assert (play.states(), play.epoch("numbers")) == (ALL_STOPPED, 0)
+        assert "segment failed" not in play.kinds()
+
+    def test_one_that_fails_while_a_stop_is_asked_is_stopped(self, begin: Begin) -> None:
+        play = begin(AT_ONCE)
+
+        def story() -> Story:
+            play.world.begins("left", 0)
+            play.stop()
+            yield 1
+            play.world.gates["left"].leave(ValueError("in its last epoch"))
+            play.world.query("left").ends(ValueError("in its last epoch"))
+            yield 1
+
+        play.run(story())
+        assert play.states() == ALL_STOPPED
+        assert play.world.starts["left"] == 1
+        assert play.texts("segment failed") == ["in epoch 0: ValueError: in its last epoch"]
+
+    def test_one_that_has_failed_before_the_stop_was_heard_is_stopped_too(self, begin: Begin) -> None:
+        play = begin(AT_ONCE)
+
+        def story() -> Story:
+            play.stop()
+            play.world.fails("left", ValueError("just before"), epoch=0)
+            yield 1
+
+        play.run(story())
+        assert (play.states(), play.world.starts["left"]) == (ALL_STOPPED, 1)
+
+    def test_a_stop_while_one_backs_off_does_not_wait_for_its_delay(self, begin: Begin) -> None:
+        play = begin(Policy(first_delay=1000.0, longest_delay=1000.0))
+
+        def story() -> Story:
+            for _ in range(2):
+                play.world.fails("left", ValueError("again"), epoch=0)
+                yield 1
+            assert play.state("left") == "backing off"
+            play.stop()
+            yield 5000
+
+        play.run(story())
+        assert play.world.time < 10
+        assert (play.states(), play.world.starts["left"]) == (ALL_STOPPED, 2)
+
+    def test_a_drain_ends_the_head_and_then_who_has_read_all(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            for epoch in (0, 1):
+                play.world.commits("numbers", epoch)
+            play.world.commits("left", 0)
+            yield 1
+            play.stop(drain=True)
+            yield 1
+            assert play.states() == {"numbers": "stopped", "left": "running", "right": "running"}
+            assert Path(play.home.draining).exists(), "who reads the last epochs takes less than a batch"
+            play.world.commits("left", 1)
+            yield 1
+            assert play.states() == {"numbers": "stopped", "left": "stopped", "right": "running"}
+            for epoch in (0, 1):
+                play.world.commits("right", epoch)
+            yield 1
+
+        play.run(story())
+        assert play.states() == ALL_STOPPED
+        assert [play.epoch(name) for name in ("numbers", "left", "right")] == [1, 1, 1]
+        assert play.world.done[-4:] == ["end numbers", "end left", "end right", "close"]
+
+    def test_one_that_fails_while_it_drains_is_started_again_and_finishes(self, begin: Begin) -> None:
+        play = begin(AT_ONCE)
+
+        def story() -> Story:
+            play.world.commits("numbers", 0)
+            play.world.commits("right", 0)
+            yield 1
+            play.stop(drain=True)
+            yield 1
+            play.world.fails("left", ValueError("once"), epoch=0)
+            yield 1
+            play.world.commits("left", 0)
+            yield 1
+
+        play.run(story())
+        assert (play.states(), play.epoch("left")) == (ALL_STOPPED, 0)
+
+    def test_the_last_epoch_ends_a_run(self, begin: Begin) -> None:
+        play = begin(last_epoch=0)
+
+        def story() -> Story:
+            play.world.commits("numbers", 0)
+            yield 1
+            for segment in ("left", "right"):
+                play.world.commits(segment, 0)
+            yield 1
+
+        play.run(story())
+        assert play.states() == ALL_STOPPED
+        (told,) = play.texts("stop asked")
+        assert told.startswith("epoch 0 was to be the last: ")
+
+    def test_a_run_that_takes_what_is_there_ends_when_its_head_has(self, begin: Begin) -> None:
+        play = begin(drains=True)
+
+        def story() -> Story:
+            play.world.commits("numbers", 0)
+            play.world.query("numbers").ends()
+            yield 5
+            assert play.states() == {"numbers": "running", "left": "running", "right": "running"}
+            for segment in ("left", "right"):
+                play.world.commits(segment, 0)
+            yield 5
+
+        play.run(story())
+        assert play.states() == ALL_STOPPED
+        (told,) = play.texts("stop asked")
+        assert told.startswith("all that was there has gone through: ")
+
+
+class TestHanging:
+    def test_a_batch_that_hangs_is_cut_off_with_its_epoch(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            play.world.commits("left", 0)
+            play.world.begins("left", 1)
+            yield HANG_AFTER - 1
+            assert play.world.starts["left"] == 1
+            yield 3
+            assert play.state("left") == "running"
+            play.stop()
+            yield 1
+
+        play.run(story())
+        assert play.texts("segment failed") == [f"in epoch 1: epoch 1 did not end within {HANG_AFTER:g} s"]
+        assert play.world.active("left") == [False, False]
+        assert play.world.starts["left"] == 2
+
+    def test_an_epoch_that_spark_does_not_commit_is_cut_off(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            play.world.computes("left", 0)
+            yield HANG_AFTER + 2
+            assert play.world.starts["left"] == 2
+            play.stop()
+            yield 1
+
+        play.run(story())
+        told = f"epoch 0 was computed, but Spark did not commit it within {HANG_AFTER:g} s"
+        assert play.texts("segment failed") == [f"while starting: {told}"]
+
+    def test_one_whose_commit_was_not_told_is_not_cut_off(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            play.world.deaf = True
+            play.world.commits("left", 0)
+            yield HANG_AFTER + 2
+            assert (play.epoch("left"), play.world.starts["left"]) == (0, 1)
+            play.stop()
+            yield 1
+
+        play.run(story())
+        assert "segment failed" not in play.kinds()
+
+    def test_a_query_that_cannot_be_stopped_ends_the_run(self, begin: Begin) -> None:
+        play = begin()
+
+        def story() -> Story:
+            play.world.begins("left", 0)
+            play.world.query("left").stuck = True
+            yield HANG_AFTER + 2
+
+        play.run(story())
+        (told,) = play.texts("gave up")
+        assert "epoch 0 did not end within" in told and "its code cannot be interrupted" in told
+        assert play.states() == {"numbers": "stopped", "left": "failed", "right": "stopped"}
+
+    def test_a_start_that_hangs_is_cut_off_and_made_again_and_comes_up_late(self, begin: Begin) -> None:
+        play = begin()
+
+        def late(starting: Any) -> None:
+            hang()
             with suppress(Stopped):
-                segments.begin(starting)
-            woken.append(segments.queries[-1])
+                play.world.comes_up("left")(starting)
             starting.check()
-        return segments.begin(starting)
 
-    run = play(script)
-    eventually(lambda: run.segments.attempts == 1, "it has its turn")
-    run.hangs()
-    eventually(lambda: run.state() == "running", "the second one is up")
-    hanging.set()
-    eventually(lambda: woken, "the first one wakes up")
-    assert run.texts("segment failed") == [f"while starting: its query was not up within {HANG_AFTER:g} s"]
-    eventually(
-        lambda: [query.isActive for query in run.segments.queries] == [True, False], "and its query is stopped"
-    )
-    run.supervisor.stop(drain=False)
-    run.ends()
-    assert run.segments.attempts == 2
-    assert run.kinds().count("segment failed") == 1, "what was cut off is told once"
-    assert not any(query.isActive for query in run.segments.queries)
+        play.world.scripts["left", 1] = late
 
+        def story() -> Story:
+            yield HANG_AFTER - 1
+            assert play.state("left") == "starting"
+            yield 3
+            assert (play.state("left"), play.world.active("left")) == ("running", [True])
+            play.world.wake()
+            yield 1
+            assert play.world.active("left") == [True, False], "the one that came too late is stopped"
+            play.stop()
+            yield 1
 
-def test_one_that_hangs_behind_its_query_is_stopped_there(play: Play, hanging: threading.Event) -> None:
-    def script(segments: PlayedSegments, attempt: int, starting: Any) -> Query:
-        query = segments.begin(starting)
-        while attempt == 1 and query.isActive:
-            hanging.wait(0.01)
-        return query
+        play.run(story())
+        assert play.texts("segment failed") == [f"while starting: its query was not up within {HANG_AFTER:g} s"]
+        assert play.world.starts["left"] == 2
+        assert play.world.active("left") == [False, False]
 
-    run = play(script)
-    eventually(lambda: run.segments.queries, "its query is there")
-    run.hangs()
-    eventually(lambda: run.state() == "running", "the second one is up")
-    assert [query.isActive for query in run.segments.queries] == [False, True]
-    run.supervisor.stop(drain=True)
-    run.ends()
+    def test_one_that_hangs_behind_its_query_is_stopped_there(self, begin: Begin) -> None:
+        play = begin()
 
+        def behind(starting: Any) -> None:
+            play.world.comes_up("left")(starting)
+            hang()
 
-def test_one_that_always_hangs_is_given_up_and_the_run_ends(play: Play, hanging: threading.Event) -> None:
-    def script(_segments: PlayedSegments, _attempt: int, _starting: Any) -> Query:
-        hanging.wait()
-        raise Stopped("too late")
+        play.world.scripts["left", 1] = behind
 
-    run = play(script)
-    for attempt in range(1, 4):
-        eventually(lambda: run.segments.attempts == attempt, "it starts")  # noqa: B023
-        run.hangs()
-    run.ends()
-    assert run.supervisor.view.state == "failed"
-    (story,) = run.texts("gave up")
-    assert "3 times in a row" in story and "was not up within" in story
-    assert run.segments.turns.acquire(blocking=False), "nobody holds a turn"
+        def story() -> Story:
+            yield HANG_AFTER + 2
+            assert (play.state("left"), play.world.active("left")) == ("running", [False, True])
+            play.stop()
+            yield 1
 
+        play.run(story())
+        assert play.kinds().count("segment failed") == 1
 
-@pytest.mark.parametrize("has_query", [True, False])
-def test_a_stop_does_not_wait_for_one_that_hangs(play: Play, hanging: threading.Event, has_query: bool) -> None:
-    def script(segments: PlayedSegments, _attempt: int, starting: Any) -> Query:
-        query = segments.begin(starting) if has_query else Query("")
-        while query.isActive:
-            hanging.wait(0.01)
-            if not has_query and hanging.is_set():
-                raise Stopped("too late")
-        return query
+    def test_one_that_always_hangs_is_given_up_and_the_run_ends(self, begin: Begin) -> None:
+        play = begin(AT_ONCE)
+        for attempt in (1, 2, 3):
+            play.world.scripts["left", attempt] = lambda _: hang()
 
-    run = play(script)
-    eventually(lambda: run.segments.attempts == 1, "it starts")
-    run.supervisor.stop(drain=False)
-    run.ends()
-    assert run.supervisor.view.state == "stopped"
-    assert not any(query.isActive for query in run.segments.queries)
+        def story() -> Story:
+            yield 4 * HANG_AFTER
 
+        play.run(story())
+        assert play.supervisor.view.state == "failed"
+        (told,) = play.texts("gave up")
+        assert "3 times in a row" in told and "was not up within" in told
+        assert all(play.world.turns.acquire(blocking=False) for _ in range(3)), "nobody holds a turn"
 
-@pytest.mark.parametrize("wakes", [True, False])
-def test_one_that_hangs_before_its_turn_is_cut_off_too(play: Play, hanging: threading.Event, wakes: bool) -> None:
-    """As behind the lock of a log whose holder is stopped."""
-    woken = threading.Event()
+    @pytest.mark.parametrize("wakes", [True, False])
+    def test_one_that_hangs_before_its_turn_is_cut_off_too(self, begin: Begin, wakes: bool) -> None:
+        """As behind the lock of a log whose holder is stopped."""
+        play = begin()
+        play.world.before_turns["left", 1] = hang
 
-    def prepare(attempt: int) -> None:
-        if attempt == 1:
-            hanging.wait()
-            woken.set()
+        def story() -> Story:
+            yield HANG_AFTER + 2
+            assert play.state("left") == "running"
+            if wakes:
+                play.world.wake()
+            yield 1
+            play.stop()
+            yield 1
 
-    run = play(lambda segments, _, starting: segments.begin(starting), prepare)
-    eventually(lambda: run.segments.prepared == 1, "it starts")
-    run.hangs()
-    eventually(lambda: run.state() == "running", "the second one is up")
-    if wakes:
-        hanging.set()
-        eventually(woken.is_set, "the first one wakes up")
-    assert run.texts("segment failed") == [f"while starting: its query was not up within {HANG_AFTER:g} s"]
-    run.supervisor.stop(drain=False)
-    run.ends()
-    assert run.segments.attempts == len(run.segments.queries) == 1, "the first one has gone no further"
+        play.run(story())
+        assert play.world.done.count("start left") == 1, "the first one has gone no further"
+        assert play.texts("segment failed") == [f"while starting: its query was not up within {HANG_AFTER:g} s"]
 
+    @pytest.mark.parametrize("where", ["before its turn", "before its query", "behind its query"])
+    def test_a_stop_does_not_wait_for_a_start_that_hangs(self, begin: Begin, where: str) -> None:
+        play = begin()
 
-def test_a_stop_does_not_wait_for_one_that_hangs_before_its_turn(play: Play, hanging: threading.Event) -> None:
-    run = play(lambda segments, _, starting: segments.begin(starting), lambda _: hanging.wait())
-    eventually(lambda: run.segments.prepared == 1, "it starts")
-    run.supervisor.stop(drain=True)
-    run.ends()
-    assert (run.supervisor.view.state, run.segments.queries) == ("stopped", [])
+        def hanging(starting: Any) -> None:
+            if where == "behind its query":
+                play.world.comes_up("left")(starting)
+            hang()
 
+        if where == "before its turn":
+            play.world.before_turns["left", 1] = hang
+        else:
+            play.world.scripts["left", 1] = hanging
 
-def test_a_query_that_comes_up_behind_a_stop_is_stopped(play: Play, hanging: threading.Event) -> None:
-    def script(segments: PlayedSegments, _attempt: int, starting: Any) -> Query:
-        hanging.wait()
-        return segments.begin(starting)
+        def story() -> Story:
+            play.stop()
+            yield 5
 
-    run = play(script)
-    eventually(lambda: run.segments.attempts == 1, "it starts")
-    run.supervisor.stop(drain=False)
-    run.ends()
-    hanging.set()
-    eventually(lambda: [query.isActive for query in run.segments.queries] == [False], "it is stopped")
+        play.run(story())
+        assert play.world.time < 5
+        assert play.states() == ALL_STOPPED
+        assert not any(play.world.active("left"))
+
+    def test_a_query_that_comes_up_behind_a_stop_is_stopped(self, begin: Begin) -> None:
+        play = begin()
+
+        def late(starting: Any) -> None:
+            hang()
+            play.world.comes_up("left")(starting)
+
+        play.world.scripts["left", 1] = late
+
+        def story() -> Story:
+            play.stop()
+            yield 5
+
+        play.run(story())  # what hangs is woken up when the run has ended
+        assert (play.states(), play.world.active("left")) == (ALL_STOPPED, [False])
 
 
-def test_what_shows_how_spark_is_does_not_end_a_run(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = play(lambda segments, _, starting: segments.begin(starting))
-    eventually(lambda: run.state() == "running", "it is up")
+class TestTroubles:
+    def test_what_shows_how_spark_is_does_not_end_a_run(self, begin: Begin) -> None:
+        play = begin()
 
-    def away(_: Any) -> Losses:
-        raise ConnectionError("nobody answers")
+        def story() -> Story:
+            play.world.losing = ConnectionError("nobody answers")
+            yield 5
+            play.world.losing = None
+            yield 5
+            play.stop()
+            yield 1
 
-    monkeypatch.setattr("tidelock.running.supervisor.losses", away)
-    eventually(lambda: run.texts("status failed"), "it is told")
-    monkeypatch.setattr("tidelock.running.supervisor.losses", lambda _: Losses(0, ()))
-    eventually(lambda: run.texts("status recovered"), "and that it is over")
-    run.supervisor.stop(drain=True)
-    run.ends()
-    assert run.supervisor.view.state == "stopped"
+        play.run(story())
+        assert len(play.texts("status failed")) == len(play.texts("status recovered")) == 1
+        assert play.supervisor.view.state == "stopped"
 
+    def test_a_checkpoint_that_cannot_be_read_is_told_once_and_ends_nothing(self, begin: Begin) -> None:
+        play = begin()
 
-def test_a_checkpoint_that_cannot_be_read_is_told_once_and_ends_nothing(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = play(lambda segments, _, starting: segments.begin(starting))
-    eventually(lambda: run.state() == "running", "it is up")
-    asked: list[int] = []
+        def story() -> Story:
+            play.world.deaf, play.world.unreadable = True, OSError(errno.EIO, "Input/output error")
+            play.world.commits("left", 0)
+            yield 10
+            assert play.epoch("left") == -1
+            play.world.unreadable = None
+            yield 2
+            assert play.epoch("left") == 0
+            play.stop()
+            yield 1
 
-    def broken(_: Any, batch: int) -> bool:
-        asked.append(batch)
-        raise OSError(errno.EIO, "Input/output error")
+        play.run(story())
+        (told,) = play.texts("status failed")
+        assert "Input/output error" in told
+        assert play.texts("status recovered") == ["the checkpoints can be read again"]
 
-    monkeypatch.setattr("tidelock.running.supervisor.Checkpoint.is_committed", broken)
-    gate = run.supervisor.attempts["only"].gate
-    gate.enter(Work(EpochRange.single(Epoch(0)), (), (), "query", 0))
-    gate.leave(None)
-    for count in range(1, 4):
-        eventually(lambda: len(asked) >= count, "it is read again")  # noqa: B023
-        run.clock.put_forward(10)
-    monkeypatch.setattr("tidelock.running.supervisor.Checkpoint.is_committed", lambda *_: True)
-    eventually(lambda: run.supervisor.view.segments["only"].epoch == 0, "the commit is learnt of")
-    (told,) = run.texts("status failed")
-    assert "Input/output error" in told
-    assert run.texts("status recovered") == ["the checkpoints can be read again"]
-    run.supervisor.stop(drain=True)
-    run.ends()
+    def test_a_jvm_that_is_gone_ends_the_run_in_one_sentence(self, begin: Begin) -> None:
+        play = begin()
 
+        def story() -> Story:
+            play.world.gone, play.world.losing = True, ConnectionRefusedError("nobody listens")
+            yield 5
 
-def test_a_jvm_that_is_gone_ends_the_run_in_one_sentence(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    raised: list[BaseException] = []
-    run = play(lambda segments, _, starting: segments.begin(starting), raised=raised)
-    eventually(lambda: run.state() == "running", "it is up")
-
-    def refused(*_: Any) -> Any:
-        raise ConnectionRefusedError("nobody listens")
-
-    monkeypatch.setattr("tidelock.running.supervisor.is_gone", lambda _: True)
-    monkeypatch.setattr("tidelock.spark.query.failures.is_gone", lambda _: True)
-    monkeypatch.setattr(Query, "isActive", property(refused), raising=False)
-    run.segments.spark.streams.removeListener = refused
-    run.ends()
-    (failure,) = raised
-    assert isinstance(failure, BackendUnavailable)
-    assert str(failure).startswith("Spark's JVM is gone") and "start it again" in str(failure)
+        with pytest.raises(BackendUnavailable, match=r"^Spark's JVM is gone.*start it again"):
+            play.run(story())
+        assert play.world.time < 5
+        assert play.world.done[-1] == "close"
+        assert not any(play.world.active(name)[0] for name in ("numbers", "left", "right"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,8 +68,8 @@ def told_shortly(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def told_if_gone(spark: SparkSession) -> Iterator[None]:
-    """Say so if what fails inside fails because there is no JVM any more.
+def told_if_gone(gone: Callable[[], bool]) -> Iterator[None]:
+    """Say so if what fails inside fails because there is no JVM any more, as ``gone`` knows.
 
     Raises:
         BackendUnavailable: it is gone; otherwise whatever was raised.
@@ -77,7 +77,7 @@ def told_if_gone(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     except Exception as failure:  # without the JVM whatever asks it fails in ways of its own
-        if is_gone(spark):
+        if gone():
             raise BackendUnavailable(_GONE) from failure
         raise
 
