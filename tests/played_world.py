@@ -121,6 +121,8 @@ class PlayedWorld:
         self.takes = 0
         self.done: list[str] = []
         """What the supervisor has had done, in order."""
+        self.times: dict[str, list[float]] = defaultdict(list)
+        """When each of that was done."""
         self.starts: dict[str, int] = defaultdict(int)
         self.queries: dict[str, list[PlayedQuery]] = defaultdict(list)
         self.scripts: dict[tuple[str, int], Script] = {}
@@ -195,7 +197,7 @@ class PlayedWorld:
         key = (name, self.starts[name])
         self.before_turns.get(key, lambda: None)()
         with starting.turn(self.turns):
-            self.done.append(f"start {name}")
+            self._note(f"start {name}")
             self.scripts.get(key, self.comes_up(name))(starting)
 
     def comes_up(self, segment: str) -> Script:
@@ -215,7 +217,7 @@ class PlayedWorld:
         self._progressed, self._ended = progressed, ended
 
     def _query_ended(self, run: str) -> None:
-        self.done.append(f"end {run.rpartition(' ')[0]}")
+        self._note(f"end {run.rpartition(' ')[0]}")
         if not self.deaf:
             self._ended(run)
 
@@ -229,8 +231,12 @@ class PlayedWorld:
         return self.gone
 
     def close(self, patience: float) -> bool:
-        self.done.append("close")
+        self._note("close")
         return True
+
+    def _note(self, what: str) -> None:
+        self.done.append(what)
+        self.times[what].append(self.time)
 
     # -- checkpoints
 

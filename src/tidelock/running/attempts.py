@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 from tidelock.epochs import Epoch
 from tidelock.errands import Errands
@@ -23,19 +24,23 @@ from tidelock.spark.query.batches import Stopped
 from tidelock.spark.query.queries import waited_for_by
 
 STOP_WITHIN = 60.0
+_SOON = 0.1
+_LEAST_PAUSE = 0.001
 
 
 class Attempt:
     """One run of a segment's query, from the wish to start it to its end.
 
-    Thread-safe: the thread that starts the query and the supervisor meet here, under a lock. Only ``started`` and
-    ``ending`` have no lock: they are the supervisor's own.
+    Thread-safe: the thread that starts the query and the supervisor meet here, under a lock. Only ``started``,
+    ``doubtful`` and ``ending`` have no lock: they are the supervisor's own.
     """
 
     def __init__(self, gate: SegmentGate, clock: Callable[[], float] = time.monotonic) -> None:
         self.gate = gate
         self.started = False
         """The query is up: the thread that started it is done with it."""
+        self.doubtful = True
+        """Its query may have ended, and has not been asked since."""
         self.ending = False
         """Somebody is stopping it."""
         self._lock = threading.Lock()
@@ -121,6 +126,25 @@ class Attempt:
 
     def _lasted(self) -> float:
         return (self._clock() if self._waits_since is None else self._waits_since) - self._since
+
+    def look_at(self, bound: float) -> float:
+        """When it matters next to look at it, if nothing is told of it before.
+
+        That is now if it can be stopped, soon if its query is about to end, and otherwise when what is under way
+        has lasted for ``bound`` seconds.
+        """
+        now, gate = self._clock(), self.gate
+        if self.ending or (self.started and self.query is None):
+            return inf
+        if gate.closed and gate.at_rest():
+            return now
+        if not self.started:
+            return now + max(bound - self.lasted(), _LEAST_PAUSE)
+        if self.doubtful:
+            return now
+        under_way = [found[1] for found in (gate.inside(), gate.uncommitted()) if found]
+        left = [max(bound - lasted, _LEAST_PAUSE) for lasted in under_way]
+        return now + min([*left, _SOON if gate.failed else inf])
 
     def forget(self) -> None:
         """The query has ended."""

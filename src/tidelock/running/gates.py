@@ -32,6 +32,7 @@ class SegmentGate:
         rest: what a batch does that is not let in any more: it waits until its query is stopped. The answer are
             the words by which Spark knows that.
         clock: what seconds are counted by.
+        tell: called in the batch's thread when one comes in, leaves, begins to wait or waits no longer.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class SegmentGate:
         last_epoch: Epoch | None = None,
         rest: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
         self._has_room = has_room
+        self._tell = tell
         self._last_epoch = last_epoch
         self._admits: Callable[[Work], bool] = lambda work: True
         self._rest = rest
@@ -72,10 +75,12 @@ class SegmentGate:
             tidy()
         self._pause(False)
         with self._lock:
-            if not self._closed.is_set():
+            comes_in = not self._closed.is_set()
+            if comes_in:
                 self._inside, self._since = work, self._clock()
-                return
-        raise Stopped(f"stopped before epoch {work.covers}{self._rest()}")
+        if not comes_in:
+            raise Stopped(f"stopped before epoch {work.covers}{self._rest()}")
+        self._tell()
 
     def leave(self, failure: BaseException | None) -> None:
         """Remember how the batch ended."""
@@ -88,10 +93,13 @@ class SegmentGate:
                 self._left_at = self._clock()
             else:
                 self._failed = work, failure
+        self._tell()
 
     def _pause(self, now: bool) -> None:
         with self._lock:
-            self._paused = now
+            is_news, self._paused = now != self._paused, now
+        if is_news:
+            self._tell()
 
     def _may_pass(self, work: Work) -> bool:
         if self._last_epoch is not None and work.covers.last > self._last_epoch:

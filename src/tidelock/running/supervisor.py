@@ -6,6 +6,12 @@ back through a queue, as Spark's listener does: whatever one segment does, the o
 What is told goes through the queue as a function, which the one thread calls. So the machine, the gauges and the
 list of attempts have one owner and need no lock. What other threads use is an `Attempt`, which has a lock, or what
 never changes: the record, the logs' windows (`pending`), the `view`, which is replaced as a whole.
+
+It sleeps until it is told something: a batch came, waits or left (its gate tells), an epoch is committed or a
+query has ended (Spark tells), a start has come to something. What nobody tells has a moment at which it is
+looked at: a segment is to be started again (`Machine.wake_at`), something has hung for too long
+(`Attempt.look_at`). Spark may lose its events, and may be gone: so there is a heart-beat, at which checkpoints,
+queries and executors are looked at.
 """
 
 from __future__ import annotations
@@ -57,8 +63,8 @@ from tidelock.spark.segments.describing import Functions
 from tidelock.spark.stories.stories import Storyteller
 from tidelock.topology import Cutting
 
-_LOOK_EVERY = 0.1
-_LOOK_AT_SPARK_EVERY = 1.0
+_HEARTBEAT = 1.0
+_ASK_AGAIN_AFTER = 0.05
 _LAST_WORDS = 10.0
 _LAST_SNAPSHOT = 30.0
 
@@ -110,12 +116,13 @@ class Supervisor:
         self._undone: list[Callable[[], None]] = []
         self._stories = Storyteller(functions)
         self._losses = Losses(0, ())
-        self._looked_at_spark = 0.0
+        self._beats_at = 0.0
         self._asking = Trouble(events, "status failed", "status recovered")
         self._reading = Trouble(events, "status failed", "status recovered")
         self._over = threading.Event()
         self._stop_asked = False
         self._asks = False
+        self._asks_at = 0.0
         self.view = self._viewed()
 
     # -- for others
@@ -130,7 +137,7 @@ class Supervisor:
         Raises:
             BackendUnavailable: Spark's JVM is gone.
         """
-        self._engine.listen(self._progressed, lambda run: self._tell(lambda: None))
+        self._engine.listen(self._progressed, lambda run: self._tell(lambda: self._doubt(run)))
         self._losses = self._engine.losses()
         self._home.drain(False)
         try:
@@ -143,9 +150,10 @@ class Supervisor:
     def _go_on(self) -> None:
         self._begin()
         while not self.machine.done:
-            self._take(_LOOK_EVERY)
+            self._take(self._wake_at())
             self._watch()
-            self._handle(TimePassed())
+            if self._is_due(self.machine.wake_at()):
+                self._handle(TimePassed())
             if self._last_epoch is not None:
                 self._stop_at_last_epoch(self._last_epoch)
             if self._drain is not None:
@@ -182,9 +190,8 @@ class Supervisor:
     def _tell(self, told: Told) -> None:
         self._inbox.put(told)
 
-    def _take(self, patience: float) -> None:
-        """Handle what was told, waiting for it a little."""
-        until = self._inbox.now() + patience
+    def _take(self, until: float) -> None:
+        """Handle what was told, and wait for it up to the time ``until``."""
         while (told := self._inbox.take(until)) is not None:
             until = self._inbox.now()  # one thing was waited for; what else is there is taken with it
             fact = told()
@@ -285,7 +292,13 @@ class Supervisor:
     def _start(self, segment: str) -> None:
         cut, drain = self._cutting.segment(segment), self._drain
         now = self._inbox.now
-        gate = SegmentGate(lambda: self._has_room(segment), self._bounded(segment), self._engine.rest, now)
+        gate = SegmentGate(
+            lambda: self._has_room(segment),
+            self._bounded(segment),
+            self._engine.rest,
+            now,
+            tell=lambda: self._tell(lambda: None),
+        )
         self.attempts[segment] = attempt = Attempt(gate, now)
         if drain is not None and cut.is_head:
             drain.starts(segment)
@@ -327,9 +340,30 @@ class Supervisor:
 
     # -- watching the queries
 
+    def _wake_at(self) -> float:
+        """When it matters next to look, if nothing is told before: at a bound, a retry, or the next heart-beat."""
+        bound, retry = self._settings.hang_after, self.machine.wake_at()
+        moments = [attempt.look_at(bound) for attempt in self.attempts.values()]
+        if retry is not None:
+            moments.append(retry)
+        if not self._is_due(self._asks_at):
+            moments.append(self._asks_at)
+        return min([self._beats_at, *moments])
+
+    def _is_due(self, moment: float | None) -> bool:
+        return moment is not None and moment <= self._inbox.now()
+
+    def _doubt(self, run: str) -> None:
+        """Look at a query of which Spark tells that it has ended."""
+        for attempt in self.attempts.values():
+            attempt.doubtful = attempt.doubtful or attempt.run == run
+
     def _watch(self) -> None:
-        if self._inbox.now() - self._looked_at_spark > _LOOK_AT_SPARK_EVERY:
-            self._looked_at_spark = self._inbox.now()
+        """Look at what may have changed; at a heart-beat also at what Spark should have told."""
+        if self._is_due(self._beats_at):
+            self._beats_at = self._inbox.now() + _HEARTBEAT
+            for attempt in self.attempts.values():
+                attempt.doubtful = True
             self._look_at_spark()
         for segment, attempt in list(self.attempts.items()):
             if not attempt.ending:
@@ -341,14 +375,14 @@ class Supervisor:
             self._look_at_start(segment, attempt)
         elif query is None:
             return
-        elif not query.isActive:
+        elif self._has_ended(attempt, query):
             attempt.ending = True
-            self._take(0)  # what Spark committed before the end comes first
+            self._take(self._inbox.now())  # what Spark committed before the end comes first
             self._tell(lambda: self._ended(segment, attempt, query))
         elif gate.closed and gate.at_rest():
             attempt.ending = True
             self._work(segment, lambda: stop(segment, attempt, query))
-        elif (inside := gate.inside()) and inside[1] > bound:
+        elif (inside := gate.inside()) and inside[1] >= bound:
             attempt.ending, epoch = True, inside[0].covers.last
             story = f"epoch {epoch} did not end within {bound:g} s"
             self._work(segment, lambda: cut_off(segment, attempt, query, epoch, story))
@@ -357,10 +391,16 @@ class Supervisor:
             story = f"epoch {computed} was computed, but Spark did not commit it within {bound:g} s"
             self._work(segment, lambda: cut_off(segment, attempt, query, None, story))
 
+    def _has_ended(self, attempt: Attempt, query: Query) -> bool:
+        """Whether a query has ended; Spark is asked only if it may have, or before it is stopped."""
+        gate = attempt.gate
+        asks, attempt.doubtful = attempt.doubtful or gate.closed or gate.failed is not None, False
+        return asks and not query.isActive
+
     def _uncommitted(self, gate: SegmentGate) -> Epoch | None:
         """The epoch that has been waiting for its commit for too long, if there is one."""
         left = gate.uncommitted()
-        if left is None or left[1] <= self._settings.hang_after:
+        if left is None or left[1] < self._settings.hang_after:
             return None
         self._catch_up()  # what Spark has told of it may be lost
         return left[0] if gate.uncommitted() else None
@@ -375,7 +415,7 @@ class Supervisor:
         if attempt.gate.closed and attempt.gate.at_rest():
             attempt.ending, query = True, attempt.abandon()
             self._work(segment, lambda: stop(segment, attempt, query))
-        elif attempt.lasted() > bound:
+        elif attempt.lasted() >= bound:
             attempt.ending, query = True, attempt.abandon()
             story = f"its query was not up within {bound:g} s"
             self._work(segment, lambda: cut_off(segment, attempt, query, None, story))
@@ -449,7 +489,7 @@ class Supervisor:
     def _go_on_draining(self, drain: Draining) -> None:
         """Let everybody finish what was there; then stop, unless another epoch would bring something."""
         last = drain.last
-        if last is None or self._stop_asked or self._asks:
+        if last is None or self._stop_asked or self._asks or not self._is_due(self._asks_at):
             return
         if any(self.machine.epoch(segment.name) < last for segment in self.record.segments):
             try:
@@ -480,10 +520,10 @@ class Supervisor:
         return partial(self._go_for, again, more=more)
 
     def _ask_again(self) -> None:
-        self._asks = False
+        self._asks, self._asks_at = False, self._inbox.now() + _ASK_AGAIN_AFTER
 
     def _go_for(self, again: list[str], *, more: bool) -> None:
-        self._asks = False
+        self._ask_again()
         if self._stop_asked:
             return
         for head in again:

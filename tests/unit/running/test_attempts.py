@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 from types import SimpleNamespace
 from typing import cast
 
@@ -46,7 +47,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def attempt(clock: Clock) -> Attempt:
-    return Attempt(SegmentGate(lambda: True), clock)
+    return Attempt(SegmentGate(lambda: True, clock=clock), clock)
 
 
 def made(query: Query) -> StreamingQuery:
@@ -168,3 +169,36 @@ def test_one_that_is_not_wanted_any_more_does_not_begin(attempt: Attempt) -> Non
     with pytest.raises(Stopped), attempt.turn(turns):
         pytest.fail("it has begun")
     assert turns.acquire(blocking=False)
+
+
+def test_when_it_matters_to_look_at_it(attempt: Attempt, clock: Clock) -> None:
+    assert attempt.look_at(60) == clock.now + 60, "its start may hang"
+    clock.now += 70
+    assert clock.now < attempt.look_at(60) < clock.now + 0.01, "and never in a moment that does not pass"
+    attempt.begun(made(Query()))
+    attempt.started = True
+    assert attempt.look_at(60) == clock.now, "its query may have ended meanwhile"
+    attempt.doubtful = False
+    assert attempt.look_at(60) == inf, "it waits for data"
+    attempt.gate.enter(Work(EpochRange.single(Epoch(0)), (), (), "query", 0))
+    clock.now += 10
+    assert attempt.look_at(60) == clock.now + 50, "a batch may hang"
+    attempt.gate.leave(None)
+    clock.now += 20
+    assert attempt.look_at(60) == clock.now + 40, "and its commit"
+    attempt.gate.close()
+    assert attempt.look_at(60) == clock.now + 40, "which a stop waits for"
+    attempt.gate.epoch_of(0)
+    assert attempt.look_at(60) == clock.now, "it can be stopped"
+    attempt.ending = True
+    assert attempt.look_at(60) == inf
+
+
+def test_a_query_whose_batch_has_failed_is_about_to_end(attempt: Attempt, clock: Clock) -> None:
+    attempt.begun(made(Query()))
+    attempt.started, attempt.doubtful = True, False
+    attempt.gate.enter(Work(EpochRange.single(Epoch(0)), (), (), "query", 0))
+    attempt.gate.leave(ValueError("bad"))
+    assert clock.now < attempt.look_at(60) < clock.now + 1
+    attempt.forget()
+    assert attempt.look_at(60) == inf

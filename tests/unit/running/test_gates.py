@@ -150,3 +150,16 @@ def _given(answer: bool | Exception) -> bool:
     if isinstance(answer, Exception):
         raise answer
     return answer
+
+
+def test_it_tells_of_every_batch_that_comes_waits_and_goes() -> None:
+    told: list[tuple[bool, bool]] = []
+    room = [False, False, True]
+    gate = SegmentGate(
+        lambda: room.pop(0) if room else True, tell=lambda: told.append((gate.paused, gate.inside() is not None))
+    )
+    gate.enter(work(0))
+    gate.leave(None)
+    gate.enter(work(1))
+    gate.leave(ValueError("bad"))
+    assert told == [(True, False), (False, False), (False, True), (False, False), (False, True), (False, False)]
