@@ -31,6 +31,8 @@ from tidelock.testing.logs import SCHEMA
 from tidelock.topology import Kind, Node, Plan, Segment, connect, cut
 
 HANG_AFTER = 600.0
+AT_ONCE = Policy(first_delay=0.0)
+ALL_STOPPED = {"numbers": "stopped", "left": "stopped", "right": "stopped"}
 MOST_STEPS = 100_000
 
 Story = Iterator[float]
@@ -353,4 +355,18 @@ class Play:
         return [event["text"] for event in self.home.events() if event["kind"] == kind]
 
 
-__all__ = ["HANG_AFTER", "Play", "PlayedQuery", "PlayedWorld", "Stopped", "Story", "hang"]
+Begin = Callable[..., Play]
+"""Makes a run; the arguments are those of `Play`, without the folder."""
+
+__all__ = [
+    "ALL_STOPPED",
+    "AT_ONCE",
+    "HANG_AFTER",
+    "Begin",
+    "Play",
+    "PlayedQuery",
+    "PlayedWorld",
+    "Stopped",
+    "Story",
+    "hang",
+]

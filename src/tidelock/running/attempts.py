@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 
 from tidelock.epochs import Epoch
@@ -26,6 +27,14 @@ from tidelock.spark.query.queries import waited_for_by
 STOP_WITHIN = 60.0
 _SOON = 0.1
 _LEAST_PAUSE = 0.001
+
+
+@dataclass(frozen=True)
+class Hanging:
+    """What has not come to its end for too long: the epoch, if it is a batch, and the story."""
+
+    epoch: Epoch | None
+    story: str
 
 
 class Attempt:
@@ -145,6 +154,20 @@ class Attempt:
         under_way = [found[1] for found in (gate.inside(), gate.uncommitted()) if found]
         left = [max(bound - lasted, _LEAST_PAUSE) for lasted in under_way]
         return now + min([*left, _SOON if gate.failed else inf])
+
+    def hangs(self, bound: float) -> Hanging | None:
+        """What has been under way for ``bound`` seconds: its start, a batch, or the commit of one."""
+        if not self.started:
+            late = self.lasted() >= bound
+            return Hanging(None, f"its query was not up within {bound:g} s") if late else None
+        inside, computed = self.gate.inside(), self.gate.uncommitted()
+        if inside is not None and inside[1] >= bound:
+            epoch = inside[0].covers.last
+            return Hanging(epoch, f"epoch {epoch} did not end within {bound:g} s")
+        if computed is not None and computed[1] >= bound:
+            story = f"epoch {computed[0]} was computed, but Spark did not commit it within {bound:g} s"
+            return Hanging(None, story)
+        return None
 
     def forget(self) -> None:
         """The query has ended."""

@@ -15,9 +15,11 @@ from dataclasses import replace
 
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import LogCorrupt
+from tidelock.home.home import Home
 from tidelock.log import EpochLog, LogWriter
 from tidelock.log.entry import Manifest, Part
 from tidelock.log.window import InputRange
+from tidelock.topology import Segment
 
 
 def set_aside(log: EpochLog, segment: str, covers: EpochRange, dead: str) -> int:
@@ -33,6 +35,18 @@ def set_aside(log: EpochLog, segment: str, covers: EpochRange, dead: str) -> int
         if not _is_copied(writer, log, manifest):
             writer.publish(_copy(writer, log, manifest, segment))
         log.set_aside(segment, manifest)
+    return rows
+
+
+def set_aside_inputs(home: Home, reader: Segment, covers: EpochRange) -> int:
+    """Do that with all that a segment reads for the epochs ``covers``. Returns how many rows these are."""
+    rows = 0
+    for read in reader.inputs:
+        last = covers.last - read.lag
+        if last >= 0:
+            taken = EpochRange(Epoch(max(0, covers.first - read.lag)), Epoch(last))
+            log = EpochLog.open(home.log(read.log))
+            rows += set_aside(log, reader.name, taken, home.dead(reader.name, read.log))
     return rows
 
 
