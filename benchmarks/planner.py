@@ -32,14 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from tidelock.planning.choosing import Infeasible, Settings, choose
+from tidelock.planning.choosing import Infeasible, PlanSettings, choose
 from tidelock.planning.drawing import draw_chain, draw_dag, draw_tree
 from tidelock.planning.model import Model
 from tidelock.planning.sums import sums
 
 CHAIN_BUDGET, TREE_BUDGET = 0.4, 0.5
 SLOPES = (1.6e-6, 4e-5)
-TREE_SETTINGS = Settings(steps=20, frequencies=100, max_frequency=20.0)
+TREE_SETTINGS = PlanSettings(steps=20, frequencies=100, max_frequency=20.0)
 PARTS = ("times", "drawn", "large", "spark")
 
 
@@ -72,15 +72,15 @@ def times(topologies: int = 20) -> dict[str, Any]:
     chains = [draw_chain(rng) for _ in range(topologies)]
     trees = [draw_tree(rng) for _ in range(topologies)]
     return {
-        "chain, n = 15, Z = 60": _race(chains, CHAIN_BUDGET, "chain-dp", Settings(steps=60), _chain_loops),
+        "chain, n = 15, Z = 60": _race(chains, CHAIN_BUDGET, "chain-dp", PlanSettings(steps=60), _chain_loops),
         "tree, n = 15, Z = 20, F = 100": _race(trees, TREE_BUDGET, "tree-dp", TREE_SETTINGS, _tree_loops),
     }
 
 
-Loops = Callable[[Model, float, Settings], float]
+Loops = Callable[[Model, float, PlanSettings], float]
 
 
-def _race(models: list[Model], budget: float, method: str, settings: Settings, loops: Loops) -> dict[str, Any]:
+def _race(models: list[Model], budget: float, method: str, settings: PlanSettings, loops: Loops) -> dict[str, Any]:
     slow = [_timed(model, budget, method, settings) for model in models]
     fast = [_timed(model, budget, "exact", settings) for model in models]
     looped = []
@@ -101,7 +101,7 @@ def _race(models: list[Model], budget: float, method: str, settings: Settings, l
     }
 
 
-def _timed(model: Model, budget: float, method: str, settings: Settings) -> tuple[float, float | None]:
+def _timed(model: Model, budget: float, method: str, settings: PlanSettings) -> tuple[float, float | None]:
     seconds, recovery = [], None
     for _ in range(5):
         fresh = Model(**{name: getattr(model, name) for name in Model.__dataclass_fields__})  # nothing remembered
@@ -114,7 +114,7 @@ def _timed(model: Model, budget: float, method: str, settings: Settings) -> tupl
     return statistics.median(seconds), recovery
 
 
-def _chain_loops(model: Model, budget: float, settings: Settings) -> float:
+def _chain_loops(model: Model, budget: float, settings: PlanSettings) -> float:
     """DP_rt(Z, n) of Algorithm 1, eq. 3.3."""
     n, steps, step = len(model.operators), settings.steps, budget / settings.steps
     after = {}
@@ -136,7 +136,7 @@ def _chain_loops(model: Model, budget: float, settings: Settings) -> float:
     return table[n][steps]
 
 
-def _tree_loops(model: Model, budget: float, settings: Settings) -> float:
+def _tree_loops(model: Model, budget: float, settings: PlanSettings) -> float:
     """DP_rt*(CH_max, root) of Algorithm 2, eq. 3.5 and 3.6, with every split of the overhead among children."""
     steps, step = settings.steps, budget / settings.steps
     grid = [(j + 1) * settings.max_frequency / settings.frequencies for j in range(settings.frequencies)]

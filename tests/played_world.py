@@ -26,9 +26,9 @@ from tidelock.running.gates import SegmentGate, Stopped
 from tidelock.running.ports.ports import Told, World
 from tidelock.running.supervisor import Supervisor
 from tidelock.spark.query.batches import Work
-from tidelock.spark.query.listening import Losses, Progress
+from tidelock.spark.query.listening import BatchProgress, Losses
 from tidelock.testing.logs import SCHEMA
-from tidelock.topology import Kind, Node, Plan, Segment, connect, cut
+from tidelock.topology import Kind, Plan, Segment, TopologyNode, connect, cut
 
 HANG_AFTER = 600.0
 AT_ONCE = Policy(first_delay=0.0)
@@ -175,7 +175,7 @@ class PlayedWorld:
         """Spark tells that a batch is committed."""
         if not self.deaf:
             run = self.queries[segment][attempt].runId
-            self._progressed(Progress(run, epoch, 1, 1.0, 0.1, 0, 0))
+            self._progressed(BatchProgress(run, epoch, 1, 1.0, 0.1, 0, 0))
 
     def fails(self, segment: str, failure: Exception, epoch: int | None = None) -> None:
         """The query of a segment fails; with an ``epoch``, inside of its batch."""
@@ -215,7 +215,7 @@ class PlayedWorld:
     def rest(self) -> str:
         return ""
 
-    def listen(self, progressed: Callable[[Progress], None], ended: Callable[[str], None]) -> None:
+    def listen(self, progressed: Callable[[BatchProgress], None], ended: Callable[[str], None]) -> None:
         self._progressed, self._ended = progressed, ended
 
     def _query_ended(self, run: str) -> None:
@@ -281,7 +281,7 @@ class PlayedWorld:
 
 def _segments(shape: dict[str, str | None]) -> Any:
     nodes = [
-        Node(name, Kind.SOURCE if reads is None else Kind.SINK, () if reads is None else (reads,))
+        TopologyNode(name, Kind.SOURCE if reads is None else Kind.SINK, () if reads is None else (reads,))
         for name, reads in shape.items()
     ]
     topology = connect("job", nodes, {})

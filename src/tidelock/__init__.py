@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidelock import coordination
     from tidelock.cache import aggregates
     from tidelock.caching.reading import cached_state
-    from tidelock.home.events import Event
+    from tidelock.home.events import RunEvent
     from tidelock.home.status import SegmentStatus, Status
     from tidelock.log import EpochLog, Retention
     from tidelock.recovery import Policy
@@ -49,7 +49,6 @@ __all__ = [
     "BackendUnavailable",
     "BatchFailed",
     "EpochLog",
-    "Event",
     "Fenced",
     "InternalError",
     "LogCorrupt",
@@ -60,6 +59,7 @@ __all__ = [
     "Policy",
     "Retention",
     "Run",
+    "RunEvent",
     "SchemaMismatch",
     "SegmentStatus",
     "Sink",
@@ -86,7 +86,7 @@ _HOMES = {
     "Sink": "tidelock.spark.sinks.sink",
     "Work": "tidelock.spark.query.batches",
     "EpochLog": "tidelock.log",
-    "Event": "tidelock.home.events",
+    "RunEvent": "tidelock.home.events",
     "Pipeline": "tidelock.running.pipeline",
     "Retention": "tidelock.log",
     "SegmentStatus": "tidelock.home.status",

@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 import tidelock
 from tidelock.alignment.directory import Directory
-from tidelock.alignment.machine import State
+from tidelock.alignment.machine import AlignmentState
 from tidelock.cli import main
 from tidelock.coordination import open_tree
 from tidelock.errors import BatchFailed, PipelineError
@@ -81,7 +81,7 @@ def test_a_running_job_is_aligned_and_let_go_again(
     kept.wait_for(before + 3)
     assert list(kept.epochs)[-3:] == [before, before + 1, before + 2], "aligned it takes each epoch for itself"
 
-    assert abort(coordinator, "follower").state is State.UNALIGNED
+    assert abort(coordinator, "follower").state is AlignmentState.UNALIGNED
     subject.publish([10], [11], [12])
     kept.wait_for(before + 6)
     assert len([epoch for epoch in kept.epochs if epoch > before + 2]) < 3, "and then what is there again"

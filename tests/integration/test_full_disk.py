@@ -22,7 +22,7 @@ import tidelock
 import tidelock.spark.checkpoint.checkpoint
 from tidelock.cli import main
 from tidelock.errors import BackendUnavailable
-from tidelock.home.events import Event
+from tidelock.home.events import RunEvent
 from tidelock.home.home import Home
 from tidelock.running.run import Run
 
@@ -47,7 +47,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_full_disk_is_waited_for_and_told_once(
     spark: SparkSession, place: Place, disk: Disk, started: list[Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench, home, told = Bench(place), Home(disk.folder / "home"), list[Event]()
+    bench, home, told = Bench(place), Home(disk.folder / "home"), list[RunEvent]()
 
     def feed(first: int) -> None:
         epochs = range(first, first + HALF)

@@ -7,11 +7,11 @@ from pyspark.sql import functions as F
 from tests.integration.streams import Place, finish
 from tests.waiting import eventually
 
-from tidelock.spark.query.listening import Listener, Progress, recent
+from tidelock.spark.query.listening import BatchProgress, Listener, recent
 
 
 def test_every_batch_and_the_end_are_heard_as_spark_tells_them(spark: SparkSession, place: Place) -> None:
-    heard: list[Progress] = []
+    heard: list[BatchProgress] = []
     ended: list[str] = []
     listener = Listener(heard.append, ended.append)
     spark.streams.addListener(listener)

@@ -23,13 +23,13 @@ from tidelock.alignment.landscape import JobRecord, find_cycle
 from tidelock.alignment.machine import (
     Abort,
     Align,
+    AlignmentState,
     CatchUp,
     Command,
     Commanded,
     Heard,
     Progressed,
     Source,
-    State,
     Unknown,
     next_command,
 )
@@ -142,7 +142,7 @@ class Job:
             assert self.heard is not None
             self.obeyed.append(self.heard)
         for consumer in source.consumers.values():
-            assert consumer.state is not State.ALIGNED or consumer.position >= consumer.start
+            assert consumer.state is not AlignmentState.ALIGNED or consumer.position >= consumer.start
         self.kept = source.to_document()
         if dies:
             self.crash()
@@ -222,11 +222,11 @@ def concerned(command: Heard) -> set[str]:
 
 
 def is_free(source: Source) -> bool:
-    return source.state is State.UNALIGNED and not source.aligned
+    return source.state is AlignmentState.UNALIGNED and not source.aligned
 
 
 def is_aligned(source: Source, wanted: tuple[str, ...]) -> bool:
-    return source.state is State.ALIGNED and source.aligned.keys() == set(wanted)
+    return source.state is AlignmentState.ALIGNED and source.aligned.keys() == set(wanted)
 
 
 which = st.integers(0, 2)
@@ -412,7 +412,7 @@ class Landscape(RuleBasedStateMachine):
     def a_consumer_is_aligned_only_behind_an_align(self) -> None:
         for job in self.jobs:
             for name, consumer in job.source.consumers.items():
-                if consumer.state is State.ALIGNED:
+                if consumer.state is AlignmentState.ALIGNED:
                     assert consumer.start is not None
                     assert consumer.position >= consumer.start
                     assert self.was_aligned(job, name, consumer.start)

@@ -16,7 +16,7 @@ from tests.unit.cache.counting import cells_held
 from tidelock.cache import aggregates
 from tidelock.cache.changes import Aggregate
 from tidelock.cache.fence import Fence
-from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, Shape, without_ends
+from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, StateShape, without_ends
 from tidelock.cache.snapshots import Snapshots
 from tidelock.cache.store import open_cells
 from tidelock.epochs import BEFORE_FIRST, Epoch
@@ -69,7 +69,7 @@ class Job:
 
     def __init__(self, url: str, *, expires: bool) -> None:
         self.url = url
-        self.shape = Shape(
+        self.shape = StateShape(
             pa.schema([ROWS.field("k")]), CHANGE.state(ROWS), Expiry("t", AFTER) if expires else None
         )
         self.store = open_cells(url)

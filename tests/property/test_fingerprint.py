@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelock.fingerprint.code import fingerprint
 from tidelock.fingerprint.comparing import compare
-from tidelock.fingerprint.parts import SOURCE, Part
+from tidelock.fingerprint.parts import SOURCE, FingerprintPart
 
 LOCALS = ("a", "b", "c")
 numbers = itertools.count()
@@ -40,7 +40,7 @@ def program(body: list[str], result: str, limit: int = 3) -> str:
     return "\n".join([f"LIMIT = {limit}", "def helper(y): return y", "def f(x):", *lines, ""])
 
 
-def told(text: str) -> tuple[Part, ...]:
+def told(text: str) -> tuple[FingerprintPart, ...]:
     """The fingerprint of `f`, which is never called, in a program that is known by its lines."""
     name = f"<random {next(numbers)}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

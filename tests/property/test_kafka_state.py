@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelock.log.stores.kafka_state import DONE, Record, State
+from tidelock.log.stores.kafka_state import DONE, TopicRecord, TopicState
 
 CLIENTS = st.sampled_from("abc")
 
@@ -24,7 +24,7 @@ CLIENTS = st.sampled_from("abc")
 class Client:
     name: str
     number: int = 0
-    under_way: list[Record] = field(default_factory=list)
+    under_way: list[TopicRecord] = field(default_factory=list)
     token: int = 0
     mark: str = ""
 
@@ -32,10 +32,10 @@ class Client:
 class Brokers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.records: list[Record] = []
+        self.records: list[TopicRecord] = []
         self.trimmed = 0
-        self.state = State()
-        self.stale = State()
+        self.state = TopicState()
+        self.stale = TopicState()
         self.clients = {name: Client(name) for name in "abc"}
         self.data: list[str] = []
         self.data_start = 0
@@ -44,9 +44,9 @@ class Brokers(RuleBasedStateMachine):
 
     # -- what clients send
 
-    def send(self, client: str, op: str, payload: bytes = b"", **fields: Any) -> Record:
+    def send(self, client: str, op: str, payload: bytes = b"", **fields: Any) -> TopicRecord:
         sender = self.clients[client]
-        record = Record(client, sender.number, op, fields, payload)
+        record = TopicRecord(client, sender.number, op, fields, payload)
         sender.number += 1
         sender.under_way.append(record)
         return record
@@ -116,7 +116,7 @@ class Brokers(RuleBasedStateMachine):
 
     # -- what the brokers make of it
 
-    def land(self, record: Record) -> None:
+    def land(self, record: TopicRecord) -> None:
         token = self.state.token
         before, parts = set(self.state.entries), dict(self.state.parts)
         self.records.append(record)
@@ -156,7 +156,7 @@ class Brokers(RuleBasedStateMachine):
     def snapshot(self, interrupted: bool, trims: bool) -> None:
         pieces = self.state.snapshot()
         if interrupted:
-            self.land(Record("z", len(self.records), "put", {"name": "z"}))
+            self.land(TopicRecord("z", len(self.records), "put", {"name": "z"}))
         at = len(self.records)
         for piece in pieces:
             self.land(piece)
@@ -173,10 +173,10 @@ class Brokers(RuleBasedStateMachine):
 
     # -- what holds always
 
-    def replayed(self, start: int) -> State:
-        fresh = State(known=start == 0, next=start)
+    def replayed(self, start: int) -> TopicState:
+        fresh = TopicState(known=start == 0, next=start)
         for offset in range(start, len(self.records)):
-            fresh.apply(offset, Record.decode(self.records[offset].encode()))
+            fresh.apply(offset, TopicRecord.decode(self.records[offset].encode()))
         return fresh
 
     @invariant()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidelock.following.merging import BEHIND, MOST, Pace, Waiting, next_position, silent
+from tidelock.following.merging import BEHIND, MOST, Pace, SilenceClock, next_position, silent
 
 NAMES = "abc"
 
@@ -164,7 +164,7 @@ def test_with_the_slowest_nobody_falls_behind(fast: list[int]) -> None:
 def test_waiting_ends_after_patience_and_not_before_something_was_held_up(
     looks: list[tuple[float, set[str], str]],
 ) -> None:
-    waiting, now, held_up_since = Waiting(), 0.0, None
+    waiting, now, held_up_since = SilenceClock(), 0.0, None
     for seconds, missed, then in looks:
         now += seconds
         pending = len(missed) < len(NAMES)

@@ -15,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
-from tidelock.recovery import Found, Held, Link, Shape, Unrecoverable, adjust, violations
+from tidelock.recovery import Held, Link, Remains, Shape, Unrecoverable, adjust, violations
 
 NAMES = "abcde"
 
@@ -113,7 +113,7 @@ def runs(draw: st.DrawFn, largest: int = 5, longest: int = 12, eager: bool | Non
 
 
 @st.composite
-def backups(draw: st.DrawFn, largest: int = 5, longest: int = 12) -> tuple[Shape, dict[str, Found]]:
+def backups(draw: st.DrawFn, largest: int = 5, longest: int = 12) -> tuple[Shape, dict[str, Remains]]:
     """Checkpoints that keep so many versions, and logs, each copied at a moment of its own."""
     model = draw(runs(largest, longest))
     read = {link.upstream for inputs in model.shape.values() for link in inputs}
@@ -124,11 +124,11 @@ def backups(draw: st.DrawFn, largest: int = 5, longest: int = 12) -> tuple[Shape
     for name in model.shape:
         safe = model.moments[draw(moment)][0][name][-keep:]
         log = model.moments[draw(moment)][1][name] if name in read or draw(st.booleans()) else None
-        found[name] = Found(tuple(map(Epoch, safe)), log)
+        found[name] = Remains(tuple(map(Epoch, safe)), log)
     return model.shape, found
 
 
-def is_consistent(shape: Shape, found: dict[str, Found], versions: dict[str, int]) -> bool:
+def is_consistent(shape: Shape, found: dict[str, Remains], versions: dict[str, int]) -> bool:
     """The definition, spelled out on plain sets of epochs."""
     boundaries = {}
     for name, version in versions.items():
@@ -150,7 +150,7 @@ def is_consistent(shape: Shape, found: dict[str, Found], versions: dict[str, int
 @settings(max_examples=300, deadline=None)
 def test_after_a_crash_every_segment_has_its_newest_version(model: Model, data: st.DataObject) -> None:
     checkpoints, logs = data.draw(st.sampled_from(model.moments))
-    found = {name: Found(tuple(map(Epoch, checkpoints[name])), logs[name]) for name in model.shape}
+    found = {name: Remains(tuple(map(Epoch, checkpoints[name])), logs[name]) for name in model.shape}
     adjusted = adjust(model.shape, found)
     assert {name: adjusted.version(name) for name in found} == {
         name: safe[-1] for name, safe in checkpoints.items()
@@ -160,7 +160,7 @@ def test_after_a_crash_every_segment_has_its_newest_version(model: Model, data: 
 
 @given(backups())
 @settings(max_examples=500, deadline=None)
-def test_the_adjusted_state_of_a_backup_is_consistent_and_stays(backup: tuple[Shape, dict[str, Found]]) -> None:
+def test_the_adjusted_state_of_a_backup_is_consistent_and_stays(backup: tuple[Shape, dict[str, Remains]]) -> None:
     shape, found = backup
     try:
         adjusted = adjust(shape, found)
@@ -179,7 +179,7 @@ def test_the_adjusted_state_of_a_backup_is_consistent_and_stays(backup: tuple[Sh
 
 @given(backups(largest=4, longest=8))
 @settings(max_examples=500, deadline=None)
-def test_no_consistent_state_is_fresher_in_any_segment(backup: tuple[Shape, dict[str, Found]]) -> None:
+def test_no_consistent_state_is_fresher_in_any_segment(backup: tuple[Shape, dict[str, Remains]]) -> None:
     shape, found = backup
     choices = [
         versions
@@ -198,7 +198,7 @@ def test_no_consistent_state_is_fresher_in_any_segment(backup: tuple[Shape, dict
 
 @given(backups())
 @settings(max_examples=200, deadline=None)
-def test_who_may_start_from_nothing_always_recovers(backup: tuple[Shape, dict[str, Found]]) -> None:
+def test_who_may_start_from_nothing_always_recovers(backup: tuple[Shape, dict[str, Remains]]) -> None:
     shape, found = backup
-    anew = {name: Found(tuple(sorted({BEFORE_FIRST, *one.safe})), one.window) for name, one in found.items()}
+    anew = {name: Remains(tuple(sorted({BEFORE_FIRST, *one.safe})), one.window) for name, one in found.items()}
     assert violations(shape, anew, adjust(shape, anew)) == []

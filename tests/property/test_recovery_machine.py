@@ -25,11 +25,11 @@ from tidelock.recovery import (
     QueryEnded,
     QueryFailed,
     QueryStarted,
+    SegmentState,
     SetAside,
     SetAsideDone,
     Shape,
     StartSegment,
-    State,
     StopAsked,
     StopSegment,
     TimePassed,
@@ -42,7 +42,7 @@ SHAPES: tuple[Shape, ...] = (
     {"a": (Link("c", lag=1),), "b": (Link("a"),), "c": (Link("b"),)},
     {"a": (), "b": (Link("a"),), "c": (Link("a"),), "d": (Link("b"), Link("c"), Link("d", lag=1))},
 )
-ENDED = {State.STOPPED, State.FAILED}
+ENDED = {SegmentState.STOPPED, SegmentState.FAILED}
 PLACES = st.integers(0, 3)
 REMEMBERED = 2
 """So few failures that the bound is always met: `validate` sees that it is kept."""
@@ -163,12 +163,12 @@ class Environment(RuleBasedStateMachine):
         self.fails(pick(self.asked | self.running, place), known=known > 0, final=final == 19, outage=outage)
 
     def fails(self, segment: str, *, known: bool, final: bool, outage: bool) -> None:
-        stopping = self.machine.state(segment) is State.STOPPING
+        stopping = self.machine.state(segment) is SegmentState.STOPPING
         self.gone(segment)
         epoch = Epoch(self.committed[segment] + 1) if known else None
         actions = self.tell(QueryFailed(segment, epoch, "boom", final, outage))
         if stopping:
-            assert self.machine.state(segment) is State.STOPPED
+            assert self.machine.state(segment) is SegmentState.STOPPED
             return
         if outage:
             self.away[segment].append(self.now)
@@ -185,7 +185,7 @@ class Environment(RuleBasedStateMachine):
     def a_start_hangs_again_and_again(self, place: int) -> None:
         """It is cut off, which is told as a failure at no epoch; if its thread wakes up, nothing is told of it."""
         segment = pick(self.asked, place)
-        stopping = self.machine.state(segment) is State.STOPPING
+        stopping = self.machine.state(segment) is SegmentState.STOPPING
         left = self.policy.attempts - self.row[segment]
         for _ in range(left):
             assert segment in self.asked, "a start that was cut off is made again"
@@ -193,7 +193,7 @@ class Environment(RuleBasedStateMachine):
             if stopping:
                 break
             self.time_passes(3)
-        assert self.machine.state(segment) is (State.STOPPED if stopping else State.FAILED), (
+        assert self.machine.state(segment) is (SegmentState.STOPPED if stopping else SegmentState.FAILED), (
             "it is not tried for ever"
         )
 
@@ -229,7 +229,7 @@ class Environment(RuleBasedStateMachine):
     def ends(self, segment: str) -> None:
         self.gone(segment)
         self.tell(QueryEnded(segment))
-        assert self.machine.state(segment) is State.STOPPED
+        assert self.machine.state(segment) is SegmentState.STOPPED
 
     @precondition(lambda self: self.to_set_aside)
     @rule()

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from tests.property.test_recovery_adjust import backups, is_consistent
 
 from tidelock.epochs import Epoch
-from tidelock.recovery import Found, Held, Link, Pieces, Shape, Unrecoverable, adjust, violations
+from tidelock.recovery import Held, Link, Pieces, Remains, Shape, Unrecoverable, adjust, violations
 
 Needs = tuple[Epoch, ...]
 
 
 @st.composite
-def losses(draw: st.DrawFn) -> tuple[Shape, dict[str, Found]]:
+def losses(draw: st.DrawFn) -> tuple[Shape, dict[str, Remains]]:
     """A pipeline whose logs have lost entries, and whose segments have begun batches, or have lost state."""
     shape, found = draw(backups(largest=4, longest=7))
     return shape, {name: _lost(draw, one, bool(shape[name])) for name, one in found.items()}
 
 
-def _lost(draw: st.DrawFn, one: Found, reads: bool) -> Found:
+def _lost(draw: st.DrawFn, one: Remains, reads: bool) -> Remains:
     committed, needs = one.safe[-1], dict[Epoch, tuple[Needs, ...]]()
     kept = one.safe
     if reads and len(one.safe) > 1 and draw(st.booleans()):  # the state of its newest version is gone
@@ -31,12 +31,12 @@ def _lost(draw: st.DrawFn, one: Found, reads: bool) -> Found:
         needs[committed] = tuple((version,) for version in kept)
     window = one.window
     if window is None:
-        return Found(one.safe, None, needs)
+        return Remains(one.safe, None, needs)
     assert isinstance(window, Held)
     if reads and window.tail > committed and draw(st.booleans()):  # a batch was begun, and its entry is there
         ways = tuple((version, committed) for version in kept) if needs else ((committed,),)
-        return Found((*one.safe, window.tail), Pieces((window,)), {**needs, window.tail: ways})
-    return Found(one.safe, _pieces(draw, window, committed), needs)
+        return Remains((*one.safe, window.tail), Pieces((window,)), {**needs, window.tail: ways})
+    return Remains(one.safe, _pieces(draw, window, committed), needs)
 
 
 def _pieces(draw: st.DrawFn, window: Held, written: Epoch) -> Pieces:
@@ -54,12 +54,12 @@ def _pieces(draw: st.DrawFn, window: Held, written: Epoch) -> Pieces:
     return Pieces(held or ((window,) if whole else ()), None if whole else written)
 
 
-def every_choice(shape: Shape, found: dict[str, Found]) -> Iterator[dict[str, Epoch]]:
+def every_choice(shape: Shape, found: dict[str, Remains]) -> Iterator[dict[str, Epoch]]:
     """All consistent versions, with all windows that the logs can be given."""
     for windows in product(*(_windows(one.window) for one in found.values())):
         held = dict(zip(found, windows, strict=True))
         ways = [_usable(shape, name, one, held) for name, one in found.items()]
-        chosen = {name: Found(one.safe, held[name]) for name, one in found.items()}
+        chosen = {name: Remains(one.safe, held[name]) for name, one in found.items()}
         for picked in product(*ways):
             versions = dict(zip(shape, picked, strict=True))
             if is_consistent(shape, chosen, versions):
@@ -73,7 +73,7 @@ def _windows(log: Held | Pieces | None) -> list[Held | None]:
     return [*log.held, *([] if log.written is None else [Held(log.written)])]
 
 
-def _usable(shape: Shape, name: str, one: Found, held: dict[str, Held | None]) -> list[Epoch]:
+def _usable(shape: Shape, name: str, one: Remains, held: dict[str, Held | None]) -> list[Epoch]:
     """The versions of a segment of which it can read again what they need, from logs as they were found."""
     return [
         version
@@ -92,7 +92,7 @@ def _holds(window: Held | None, link: Link, after: Epoch, last: Epoch) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(losses())
-def test_no_way_to_choose_windows_and_versions_is_better(lost: tuple[Shape, dict[str, Found]]) -> None:
+def test_no_way_to_choose_windows_and_versions_is_better(lost: tuple[Shape, dict[str, Remains]]) -> None:
     shape, found = lost
     choices = list(every_choice(shape, found))
     if not choices:
@@ -129,10 +129,10 @@ def test_the_number_of_steps_is_polynomial(monkeypatch: pytest.MonkeyPatch, segm
     assert steps <= versions * links, "of 4 ** segments choices"
 
 
-def lost_tails(segments: int) -> tuple[Shape, dict[str, Found]]:
+def lost_tails(segments: int) -> tuple[Shape, dict[str, Remains]]:
     """A chain; everybody is at the tenth epoch, and logs have the first ones and some of the later ones."""
     names = [f"s{number}" for number in range(segments)]
     shape: Shape = {name: (Link(names[n - 1]),) if n else () for n, name in enumerate(names)}
     safe = tuple(map(Epoch, range(-1, 11)))
     held = [Held(Epoch(-1), tuple(map(Epoch, range(3)))), Held(Epoch(3), tuple(map(Epoch, (4, 5, 6))))]
-    return shape, {name: Found(safe[: 8 + n % 4], Pieces(tuple(held), Epoch(6))) for n, name in enumerate(names)}
+    return shape, {name: Remains(safe[: 8 + n % 4], Pieces(tuple(held), Epoch(6))) for n, name in enumerate(names)}

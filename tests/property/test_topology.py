@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tidelock.topology import (
     Cutting,
     Kind,
-    Node,
     Plan,
     Segment,
     Topology,
+    TopologyNode,
     Traits,
     connect,
     cut,
@@ -53,10 +53,10 @@ mode = st.sampled_from([*["append"] * 6, "update", "complete"])
 
 @st.composite
 def topologies(draw: Any) -> Topology:
-    nodes = [Node(f"s{place}", Kind.SOURCE) for place in range(draw(st.integers(1, 3)))]
+    nodes = [TopologyNode(f"s{place}", Kind.SOURCE) for place in range(draw(st.integers(1, 3)))]
     for place in range(draw(st.integers(1, 8))):
         inputs = draw(inputs_among(nodes))
-        nodes.append(Node(f"o{place}", Kind.OPERATOR, tuple(inputs), draw(mode), draw(anchor)))
+        nodes.append(TopologyNode(f"o{place}", Kind.OPERATOR, tuple(inputs), draw(mode), draw(anchor)))
     nodes = [
         replace(node, subject=f"public.{node.name}" if draw(st.integers(0, 15)) == 15 else None) for node in nodes
     ]
@@ -65,7 +65,7 @@ def topologies(draw: Any) -> Topology:
 
 
 @st.composite
-def inputs_among(draw: Any, nodes: list[Node]) -> list[str]:
+def inputs_among(draw: Any, nodes: list[TopologyNode]) -> list[str]:
     """Mostly what nobody reads yet: what is read twice is cut off, and long segments are where rules meet."""
     read = {one for node in nodes for one in node.inputs}
     unread = [node.name for node in nodes if node.name not in read]
@@ -74,7 +74,7 @@ def inputs_among(draw: Any, nodes: list[Node]) -> list[str]:
 
 
 @st.composite
-def loops(draw: Any, nodes: list[Node]) -> tuple[list[Node], dict[str, str]]:
+def loops(draw: Any, nodes: list[TopologyNode]) -> tuple[list[TopologyNode], dict[str, str]]:
     """Some operators are fed back into themselves or into an operator that leads to them."""
     feedback: dict[str, str] = {}
     operators = [node.name for node in nodes if node.kind is Kind.OPERATOR]
@@ -89,7 +89,7 @@ def loops(draw: Any, nodes: list[Node]) -> tuple[list[Node], dict[str, str]]:
     return nodes, feedback
 
 
-def _leading_to(name: str, by_name: dict[str, Node]) -> set[str]:
+def _leading_to(name: str, by_name: dict[str, TopologyNode]) -> set[str]:
     found: set[str] = set()
     ahead = list(by_name[name].inputs)
     while ahead:
@@ -101,11 +101,11 @@ def _leading_to(name: str, by_name: dict[str, Node]) -> set[str]:
 
 
 @st.composite
-def sinks(draw: Any, nodes: list[Node]) -> list[Node]:
+def sinks(draw: Any, nodes: list[TopologyNode]) -> list[TopologyNode]:
     """A sink for everything that nobody reads, and for some of the rest."""
     read = {one for node in nodes for one in node.inputs}
     return [
-        Node(
+        TopologyNode(
             f"z_{node.name}",
             Kind.SINK,
             (node.name,),

@@ -34,7 +34,7 @@ from typing import Any
 
 from tidelock.alignment.notes import Note, leave_note, note_of, recalls_after
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
-from tidelock.following.merging import Pace, Position, Waiting, next_position, silent
+from tidelock.following.merging import Pace, Position, SilenceClock, next_position, silent
 from tidelock.log import EpochLog
 from tidelock.log.entry import Manifest, Watermark
 from tidelock.log.window import InputRange
@@ -97,7 +97,7 @@ class Combiner:
         self._begun = self._now.epoch
         self._recalls = subject.recalls()
         self._met: set[str] = set()
-        self._waiting = Waiting()
+        self._waiting = SilenceClock()
 
     def step(self, producers: Mapping[str, EpochLog]) -> bool:
         """Publish the next epoch, if there is one; whether there was.

@@ -19,7 +19,7 @@ from tidelock.epochs import Epoch, EpochRange
 from tidelock.errors import LogCorrupt, PipelineError
 from tidelock.extras import need
 from tidelock.kafka.continuity import Position, Span, check_goes_on, check_kept, deleted
-from tidelock.kafka.location import Location
+from tidelock.kafka.location import KafkaLocation
 from tidelock.log import EpochLog
 from tidelock.log.documents import BEGINNING
 from tidelock.log.entry import Manifest
@@ -42,7 +42,7 @@ class Cutter:
         PipelineError: there is no such topic, or the log was cut on another one.
     """
 
-    def __init__(self, log: EpochLog, brokers: Location, topic: str, *, starting: str = "earliest") -> None:
+    def __init__(self, log: EpochLog, brokers: KafkaLocation, topic: str, *, starting: str = "earliest") -> None:
         need("kafka", "a Kafka topic")
         from tidelock.kafka.brokers import connect
 

@@ -15,11 +15,11 @@ from tidelock.alignment.directory import Directory, Job
 from tidelock.alignment.machine import (
     Abort,
     Align,
+    AlignmentState,
     CatchUp,
     Command,
     Heard,
     Source,
-    State,
     Unknown,
     next_command,
 )
@@ -55,7 +55,7 @@ class Leader:
         wanted = self._wanted(subjects)
         self.job.check_can_align()
         return self._until(
-            lambda source: source.state is State.ALIGNED and source.aligned.keys() == set(wanted),
+            lambda source: source.state is AlignmentState.ALIGNED and source.aligned.keys() == set(wanted),
             lambda source, newest: self._lead(wanted, source, newest),
             timeout,
         )
@@ -63,7 +63,7 @@ class Leader:
     def abort(self, timeout: float) -> Source:
         """Have the job unaligned; as `align`."""
         return self._until(
-            lambda source: source.state is State.UNALIGNED and not source.aligned,
+            lambda source: source.state is AlignmentState.UNALIGNED and not source.aligned,
             lambda source, newest: None if isinstance(newest, Abort) else Abort(0),
             timeout,
         )

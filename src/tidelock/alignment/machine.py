@@ -40,7 +40,7 @@ from typing import Any
 from tidelock.epochs import BEFORE_FIRST, Epoch
 
 
-class State(Enum):
+class AlignmentState(Enum):
     """How far a consumer, or a whole source, is on the way to being aligned."""
 
     UNALIGNED = "unaligned"
@@ -51,7 +51,7 @@ class State(Enum):
     @property
     def rank(self) -> int:
         """Its place on the way."""
-        return list(State).index(self)
+        return list(AlignmentState).index(self)
 
 
 # -- commands
@@ -119,7 +119,7 @@ Fact = Commanded | Progressed
 class Consumer:
     """One followed subject: its state, and from which epoch on it is taken epoch by epoch."""
 
-    state: State = State.UNALIGNED
+    state: AlignmentState = AlignmentState.UNALIGNED
     start: Epoch | None = None
     position: Epoch = BEFORE_FIRST
 
@@ -135,14 +135,14 @@ class Source:
     @classmethod
     def of(cls, subjects: Sequence[str], aligned: Sequence[str] = ()) -> Source:
         """A source that follows these subjects; those of ``aligned`` epoch by epoch from their first one."""
-        at_once = Consumer(State.ALIGNED, BEFORE_FIRST)
+        at_once = Consumer(AlignmentState.ALIGNED, BEFORE_FIRST)
         return cls({name: at_once if name in aligned else Consumer() for name in subjects})
 
     @property
-    def state(self) -> State:
+    def state(self) -> AlignmentState:
         """The least advanced state of those consumers that are to be aligned; unaligned if none is."""
-        wanted = [c.state for c in self.consumers.values() if c.state is not State.UNALIGNED]
-        return min(wanted, key=lambda state: state.rank, default=State.UNALIGNED)
+        wanted = [c.state for c in self.consumers.values() if c.state is not AlignmentState.UNALIGNED]
+        return min(wanted, key=lambda state: state.rank, default=AlignmentState.UNALIGNED)
 
     @property
     def aligned(self) -> dict[str, Epoch]:
@@ -162,38 +162,40 @@ class Source:
     def _obey(self, command: Command) -> Source:
         match command:
             case CatchUp(number, subjects):
-                wanted = {name: State.CATCHING_UP for name in subjects if name in self.consumers}
-                return self._with({name: wanted.get(name, State.UNALIGNED) for name in self.consumers}, number)
+                wanted = {name: AlignmentState.CATCHING_UP for name in subjects if name in self.consumers}
+                return self._with(
+                    {name: wanted.get(name, AlignmentState.UNALIGNED) for name in self.consumers}, number
+                )
             case Align(number, start):
                 return self._align(number, start)
             case Abort(number):
-                return self._with(dict.fromkeys(self.consumers, State.UNALIGNED), number)
+                return self._with(dict.fromkeys(self.consumers, AlignmentState.UNALIGNED), number)
 
-    def _with(self, states: Mapping[str, State], number: int) -> Source:
+    def _with(self, states: Mapping[str, AlignmentState], number: int) -> Source:
         """All consumers in these states, none of them taken epoch by epoch."""
         consumers = {name: replace(c, state=states[name], start=None) for name, c in self.consumers.items()}
         return Source(consumers, number)
 
     def _align(self, number: int, start: Mapping[str, Epoch]) -> Source:
         """All together or none: a source that is not ready takes note of the command and stays as it is."""
-        if self.state is not State.READY or not self._fits(start):
+        if self.state is not AlignmentState.READY or not self._fits(start):
             return replace(self, number=number)
         consumers = {
-            name: replace(c, start=start[name]) if c.state is State.READY else c
+            name: replace(c, start=start[name]) if c.state is AlignmentState.READY else c
             for name, c in self.consumers.items()
         }
         return Source({name: _arrived(c) for name, c in consumers.items()}, number)
 
     def _fits(self, start: Mapping[str, Epoch]) -> bool:
-        return {n for n, c in self.consumers.items() if c.state is State.READY} == start.keys()
+        return {n for n, c in self.consumers.items() if c.state is AlignmentState.READY} == start.keys()
 
     def _progress(self, subject: str, position: Epoch, completed: Sequence[Epoch]) -> Source:
         consumer = self.consumers.get(subject)
         if consumer is None:
             return self
         consumer = replace(consumer, position=position)
-        if consumer.start is None and consumer.state in (State.CATCHING_UP, State.READY):
-            near = State.READY if is_near(position, completed) else State.CATCHING_UP
+        if consumer.start is None and consumer.state in (AlignmentState.CATCHING_UP, AlignmentState.READY):
+            near = AlignmentState.READY if is_near(position, completed) else AlignmentState.CATCHING_UP
             consumer = replace(consumer, state=near)
         return replace(self, consumers={**self.consumers, subject: _arrived(consumer)})
 
@@ -227,12 +229,14 @@ def _arrived(consumer: Consumer) -> Consumer:
     """As far as its position says: a job that goes back to an older snapshot has yet to arrive again."""
     if consumer.start is None:
         return consumer
-    return replace(consumer, state=State.ALIGNED if consumer.position >= consumer.start else State.READY)
+    return replace(
+        consumer, state=AlignmentState.ALIGNED if consumer.position >= consumer.start else AlignmentState.READY
+    )
 
 
 def _consumer(fields: Mapping[str, Any]) -> Consumer:
     start = None if fields["start"] is None else Epoch(fields["start"])
-    return Consumer(State(fields["state"]), start, Epoch(fields["position"]))
+    return Consumer(AlignmentState(fields["state"]), start, Epoch(fields["position"]))
 
 
 # -- the leader's side
@@ -251,11 +255,11 @@ def next_command(wanted: Sequence[str], source: Source, tails: Mapping[str, Epoc
     >>> next_command(["a"], source, {"a": 7})
     Align(number=2, start={'a': 8})
     """
-    concerned = {name for name, c in source.consumers.items() if c.state is not State.UNALIGNED}
+    concerned = {name for name, c in source.consumers.items() if c.state is not AlignmentState.UNALIGNED}
     number = source.number + 1
     if concerned != set(wanted):
         return CatchUp(number, tuple(wanted))
-    if source.state is State.READY and not source.aligned:
+    if source.state is AlignmentState.READY and not source.aligned:
         return Align(number, {name: Epoch(tails[name] + 1) for name in wanted})
     return None
 

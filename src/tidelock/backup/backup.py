@@ -46,7 +46,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, Fenced, LogCorrupt, LogNotFound, PipelineError, TidelockError
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.log import EpochLog
-from tidelock.recovery import Found, Link, Unrecoverable, adjust
+from tidelock.recovery import Link, Remains, Unrecoverable, adjust
 from tidelock.spark.checkpoint.snapshots import Snapshot
 
 CURSOR = "backup"
@@ -57,7 +57,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
-class Progress:
+class BackupProgress:
     """What one pass has done."""
 
     generation: str
@@ -138,7 +138,7 @@ class Backup:
                 ) from None
             yield
 
-    def copy(self) -> Progress:
+    def copy(self) -> BackupProgress:
         """Copy what is new: one pass. Whatever ends it, the copy can be restored if it could be before.
 
         Raises:
@@ -167,7 +167,7 @@ class Backup:
             raise
         seconds = self._clock() - started
         copied = {name: _newest(copy).epoch for name, copy in generation.checkpoints.items()}
-        progress = Progress(generation.name, copied, generation.bytes_written - before, seconds)
+        progress = BackupProgress(generation.name, copied, generation.bytes_written - before, seconds)
         self._report(self._facts(generation, progress))
         return progress
 
@@ -266,7 +266,7 @@ class Backup:
 
     # -- how it is going
 
-    def _facts(self, generation: Generation, progress: Progress) -> dict[str, Any]:
+    def _facts(self, generation: Generation, progress: BackupProgress) -> dict[str, Any]:
         segments = {
             name: {"copied": _newest(copy).epoch, "taken_at": _newest(copy).taken_at}
             for name, copy in generation.checkpoints.items()
@@ -361,7 +361,7 @@ def _check_restorable(generation: Generation) -> None:
         LogCorrupt: it would not, because the home has lost something.
     """
     found = {
-        name: Found(
+        name: Remains(
             _versions(generation, name), generation.logs[name].pieces() if name in generation.logs else None
         )
         for name in generation.checkpoints

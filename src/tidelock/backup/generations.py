@@ -34,8 +34,8 @@ from tidelock.backup.checkpoints import CheckpointCopy
 from tidelock.backup.logs import LogCopy
 from tidelock.backup.outputs import OutputCopy
 from tidelock.backup.owners import (
-    Claim,
     CopyingRun,
+    OwnerClaim,
     displacing,
     is_generation,
     next_name,
@@ -60,7 +60,7 @@ _ANCESTRY = "ancestry"
 # -- claims
 
 
-def read_claims(store: BackupStore) -> list[Claim]:
+def read_claims(store: BackupStore) -> list[OwnerClaim]:
     """The claims at a place: all generations, complete or not.
 
     Raises:
@@ -73,7 +73,7 @@ def read_claims(store: BackupStore) -> list[Claim]:
     return [replace(claim, complete=claim.complete or claim.name == current) for claim in found]
 
 
-def _claim(store: BackupStore, name: str) -> Claim:
+def _claim(store: BackupStore, name: str) -> OwnerClaim:
     complete, owner = store.read(f"{name}/{_COMPLETE}"), store.read(f"{name}/{_OWNER}")
     is_whole = complete is not None and (owner is not None or not token_of(name))
     is_whole = is_whole and store.read(f"{name}/{_RECORD}") is not None
@@ -81,11 +81,11 @@ def _claim(store: BackupStore, name: str) -> Claim:
         with suppress(LogCorrupt):
             if data is not None:
                 return unseal(data, f"{store.url}/{name}", lambda fields: _claimed(name, is_whole, fields))
-    return Claim(name, is_whole)
+    return OwnerClaim(name, is_whole)
 
 
-def _claimed(name: str, is_whole: bool, fields: dict[str, Any]) -> Claim:
-    return Claim(name, is_whole, str(fields["home"]), frozenset(fields["ancestors"]), fields.get("run"))
+def _claimed(name: str, is_whole: bool, fields: dict[str, Any]) -> OwnerClaim:
+    return OwnerClaim(name, is_whole, str(fields["home"]), frozenset(fields["ancestors"]), fields.get("run"))
 
 
 def _current(store: BackupStore) -> str | None:
@@ -100,7 +100,7 @@ def ancestors(home: Home) -> frozenset[str]:
     return home.sealed_document(_ANCESTRY, lambda fields: frozenset(fields["ancestors"])) or frozenset()
 
 
-def remember_ancestors(home: Home, taken: Claim, claims: Iterable[Claim]) -> None:
+def remember_ancestors(home: Home, taken: OwnerClaim, claims: Iterable[OwnerClaim]) -> None:
     """Write down in a home that is being restored from ``taken`` whom of these it succeeds. Durable."""
     unfinished = [claim for claim in claims if not claim.complete]
     home.seal_document(_ANCESTRY, {"ancestors": sorted(succeeded(taken, unfinished))})
@@ -235,10 +235,10 @@ def open_generation(
 
 
 def _check_free(
-    store: BackupStore, home: Home, record: Record, claims: list[Claim], before: frozenset[str]
+    store: BackupStore, home: Home, record: Record, claims: list[OwnerClaim], before: frozenset[str]
 ) -> frozenset[str]:
     """See that what a restore would take may be replaced by a copy of this home; whom it succeeds then."""
-    mine = Claim("", complete=False, home=home.identity(), ancestors=before)
+    mine = OwnerClaim("", complete=False, home=home.identity(), ancestors=before)
     rival = displacing(claims, mine)
     if rival is None:
         return frozenset()
@@ -257,7 +257,7 @@ def _check_free(
     raise _displaced(store, home, rival)
 
 
-def _displaced(store: BackupStore, home: Home, by: Claim) -> Fenced:
+def _displaced(store: BackupStore, home: Home, by: OwnerClaim) -> Fenced:
     return Fenced(
         f"copies of {home.root} to {masked(store.url)} no longer count: another home (generation {by.name}) was "
         "restored from there, or started anew with the same place, and copies to it. If that one is the job that "
@@ -265,7 +265,7 @@ def _displaced(store: BackupStore, home: Home, by: Claim) -> Fenced:
     )
 
 
-def _check_alone(store: BackupStore, home: Home, claims: list[Claim], run: CopyingRun) -> None:
+def _check_alone(store: BackupStore, home: Home, claims: list[OwnerClaim], run: CopyingRun) -> None:
     if not run.is_last(claim for claim in claims if claim.home == home.identity()):
         raise Fenced(
             f"copies of {home.root} to {masked(store.url)} no longer count: another process that was started "
@@ -274,7 +274,7 @@ def _check_alone(store: BackupStore, home: Home, claims: list[Claim], run: Copyi
         )
 
 
-def check_owner(store: BackupStore, home: Home, generation: Generation, run: CopyingRun) -> list[Claim]:
+def check_owner(store: BackupStore, home: Home, generation: Generation, run: CopyingRun) -> list[OwnerClaim]:
     """See that a generation still counts; the claims as they are now.
 
     Raises:
@@ -282,7 +282,7 @@ def check_owner(store: BackupStore, home: Home, generation: Generation, run: Cop
         BackendUnavailable: somebody has removed it; the next pass begins another.
     """
     claims = read_claims(store)
-    expected = Claim(generation.name, complete=False, home=generation.owner, ancestors=ancestors(home))
+    expected = OwnerClaim(generation.name, complete=False, home=generation.owner, ancestors=ancestors(home))
     found = [claim for claim in claims if claim.name == generation.name and claim.home == generation.owner]
     rival = displacing(claims, (found or [expected])[0])
     if rival is not None:
@@ -338,7 +338,7 @@ def _copied_as(store: BackupStore, name: str, home: Home, record: Record) -> Gen
     return Generation(store, name, home, replace(copied, segments=here))
 
 
-def _is_old(store: BackupStore, claim: Claim, pipeline: str) -> bool:
+def _is_old(store: BackupStore, claim: OwnerClaim, pipeline: str) -> bool:
     """Whether release 0.1.0 has made it for that pipeline, so that it is the first one's to take."""
     try:
         unowned = claim.home is None and not token_of(claim.name)

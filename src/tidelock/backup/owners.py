@@ -48,7 +48,7 @@ _NAME = re.compile(r"(\d{8})-[0-9a-f]{16}|\d{8}T\d{6}-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
-class Claim:
+class OwnerClaim:
     """A generation, and what is known of its owner.
 
     ``home`` is the identity of the home that it copies, None if that is not known. ``ancestors`` has the
@@ -67,10 +67,10 @@ class Claim:
         """Where it stands among the others."""
         return token_of(self.name), self.name
 
-    def succeeds(self, other: Claim) -> bool:
+    def succeeds(self, other: OwnerClaim) -> bool:
         """Whether the other one is of an ancestor.
 
-        >>> Claim("00000002-b", True, "B", frozenset({"A"})).succeeds(Claim("00000003-a", True, "A"))
+        >>> OwnerClaim("00000002-b", True, "B", frozenset({"A"})).succeeds(OwnerClaim("00000003-a", True, "A"))
         True
         """
         return self.home != other.home and bool(self.ancestors & {other.home, other.name})
@@ -88,11 +88,11 @@ class CopyingRun:
         self.mark = mark
         self._before: frozenset[tuple[str, str | None]] | None = None
 
-    def is_last(self, own: Iterable[Claim]) -> bool:
+    def is_last(self, own: Iterable[OwnerClaim]) -> bool:
         """Whether nobody has copied the home since this run first looked at its claims, but this run.
 
         >>> run = CopyingRun("second")
-        >>> [run.is_last([Claim("00000001-a", True, "A", run=mark)]) for mark in ("first", "second", "third")]
+        >>> [run.is_last([OwnerClaim("00000001-a", True, "A", run=mark)]) for mark in ("first", "second", "third")]
         [True, True, False]
         """
         others = frozenset((claim.name, claim.run) for claim in own if claim.run != self.mark)
@@ -116,19 +116,19 @@ def token_of(name: str) -> int:
     return int(match[1]) if match and match[1] else 0
 
 
-def next_name(claims: Iterable[Claim], chance: str) -> str:
+def next_name(claims: Iterable[OwnerClaim], chance: str) -> str:
     """The name of a generation that ranks above all of these; ``chance``: 16 random hexadecimal digits."""
     return f"{max((token_of(claim.name) for claim in claims), default=0) + 1:08}-{chance}"
 
 
-def newest(claims: Collection[Claim]) -> Claim | None:
+def newest(claims: Collection[OwnerClaim]) -> OwnerClaim | None:
     """The generation that a restore takes, if any is complete."""
     complete = [claim for claim in claims if claim.complete]
     last = [claim for claim in complete if not any(other.succeeds(claim) for other in complete)]
     return max(last or complete, key=lambda claim: claim.rank, default=None)
 
 
-def displacing(claims: Collection[Claim], mine: Claim) -> Claim | None:
+def displacing(claims: Collection[OwnerClaim], mine: OwnerClaim) -> OwnerClaim | None:
     """The claim that displaces ``mine``, if there is one."""
     successor = next((claim for claim in claims if claim.succeeds(mine)), None)
     taken = newest(claims)
@@ -138,23 +138,23 @@ def displacing(claims: Collection[Claim], mine: Claim) -> Claim | None:
     return taken if taken.home is not None or taken.rank > mine.rank else None
 
 
-def removable(claims: Iterable[Claim], mine: Claim) -> list[Claim]:
+def removable(claims: Iterable[OwnerClaim], mine: OwnerClaim) -> list[OwnerClaim]:
     """What the owner of ``mine`` may remove now that it is complete."""
     others = (claim for claim in claims if claim.name != mine.name)
     return [c for c in others if c.home == mine.home or mine.succeeds(c) or _is_rubble(c, mine)]
 
 
-def _is_rubble(claim: Claim, mine: Claim) -> bool:
+def _is_rubble(claim: OwnerClaim, mine: OwnerClaim) -> bool:
     """Whether it is what is left of a generation that nobody can ever complete, because its claim is gone.
 
-    >>> mine, chance = Claim("00000002-0123456789abcdef", True, "B"), "0123456789abcdef"
-    >>> [_is_rubble(Claim(f"{token:08}-{chance}", complete=False), mine) for token in (0, 1, 3)]
+    >>> mine, chance = OwnerClaim("00000002-0123456789abcdef", True, "B"), "0123456789abcdef"
+    >>> [_is_rubble(OwnerClaim(f"{token:08}-{chance}", complete=False), mine) for token in (0, 1, 3)]
     [False, True, False]
     """
     return claim.home is None and not claim.complete and 0 < token_of(claim.name) < token_of(mine.name)
 
 
-def succeeded(taken: Claim, unfinished: Iterable[Claim] = ()) -> frozenset[str]:
+def succeeded(taken: OwnerClaim, unfinished: Iterable[OwnerClaim] = ()) -> frozenset[str]:
     """The ancestors of a home that takes the place of ``taken``, and of who came as far as these claims."""
     found = {one for claim in (taken, *unfinished) for one in (claim.home, claim.name) if one is not None}
     return taken.ancestors | found

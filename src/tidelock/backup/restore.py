@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidelock.backup.generations import copied_record, read_claims, remember_ancestors
-from tidelock.backup.owners import Claim, newest
+from tidelock.backup.owners import OwnerClaim, newest
 from tidelock.backup.restore_checkpoints import CheckpointRestore
 from tidelock.backup.restore_logs import LogRestore, OutputRestore
 from tidelock.backup.store import BackupStore
@@ -29,7 +29,7 @@ from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, InternalError, LogCorrupt, PipelineError, TidelockError
 from tidelock.home.home import Home, Record
 from tidelock.placing import make_folder, remove_tree, sync_tree
-from tidelock.recovery import Adjusted, Found, Held, adjust, violations
+from tidelock.recovery import Adjusted, Held, Remains, adjust, violations
 from tidelock.urls import directory
 
 _ATTEMPTS = 5
@@ -88,7 +88,7 @@ def restore(url: str, home: Home) -> Restored:
     )
 
 
-def _newest(store: BackupStore, claims: list[Claim]) -> Claim:
+def _newest(store: BackupStore, claims: list[OwnerClaim]) -> OwnerClaim:
     claim = newest(claims)
     if claim is None:
         raise PipelineError(
@@ -98,11 +98,11 @@ def _newest(store: BackupStore, claims: list[Claim]) -> Claim:
     return claim
 
 
-def _is_replaced(store: BackupStore, taken: Claim) -> bool:
+def _is_replaced(store: BackupStore, taken: OwnerClaim) -> bool:
     return _newest(store, read_claims(store)).name != taken.name
 
 
-def _restore_from(store: BackupStore, taken: Claim, claims: list[Claim], home: Home) -> Restored | None:
+def _restore_from(store: BackupStore, taken: OwnerClaim, claims: list[OwnerClaim], home: Home) -> Restored | None:
     """Make ``home`` from one generation; None, and nothing is left of it, if that was replaced meanwhile.
 
     ``claims`` has all that were there when it was chosen.
@@ -126,7 +126,7 @@ def _restore_from(store: BackupStore, taken: Claim, claims: list[Claim], home: H
 class _Restoration:
     """One restore, from the look at the copy to the new home."""
 
-    def __init__(self, place: BackupStore, taken: Claim, home: Home) -> None:
+    def __init__(self, place: BackupStore, taken: OwnerClaim, home: Home) -> None:
         self._origin = place
         self._taken = taken
         self._store = place.under(taken.name)
@@ -170,7 +170,7 @@ class _Restoration:
         sinks = {s.name: adjusted.version(s.name) for s in self._record.segments if s.log is None}
         return Restored(self._taken.name, segments, sinks, tuple(self._damaged()))
 
-    def finish(self, claims: list[Claim]) -> None:
+    def finish(self, claims: list[OwnerClaim]) -> None:
         """Make it a home, the successor of the one that was copied, and of those that came no further. Durable."""
         sync_tree(self._home.root)
         # What was copied may have been replaced by its own run by now; whose it was is known from before.
@@ -231,7 +231,7 @@ class _Restoration:
         """The state to restart from, and the windows of the logs that it is made of."""
         shape = self._record.shape()
         pieces = {name: log.pieces() for name, log in self._logs.items()}
-        found = {name: Found(self._safe(name), pieces.get(name)) for name in shape}
+        found = {name: Remains(self._safe(name), pieces.get(name)) for name in shape}
         adjusted = adjust(shape, found)
         if wrong := violations(shape, found, adjusted):
             raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")

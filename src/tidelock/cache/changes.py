@@ -16,7 +16,7 @@ from tidelock.cache.rows import RowCodec
 from tidelock.errors import SchemaMismatch
 
 
-class Change(Protocol):
+class StateChange(Protocol):
     """How an operator changes the state of some keys."""
 
     def __call__(self, rows: pa.Table, groups: Groups, state: pa.Table) -> tuple[pa.Table, pa.Table, Flags]:

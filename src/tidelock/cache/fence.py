@@ -23,7 +23,7 @@ _REMEMBERED = 8
 
 
 @dataclass(frozen=True)
-class Claim:
+class WriteClaim:
     """The right of one run to write: its token, and the tokens that were displaced before, the newest first."""
 
     token: int
@@ -49,15 +49,15 @@ class Fence:
     displaced: tuple[int, ...] = ()
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> WriteClaim:
         """The right of the run that it belongs to."""
-        return Claim(self.token, self.displaced)
+        return WriteClaim(self.token, self.displaced)
 
     def taken_over(self, token: int, owner: str) -> Fence:
         """The fence of the run that displaces this one.
 
         >>> Fence(7, "a run", displaced=(3,)).taken_over(9, "the next").claim
-        Claim(token=9, displaced=(7, 3))
+        WriteClaim(token=9, displaced=(7, 3))
         """
         return Fence(token, owner, begun=self.begun, displaced=(self.token, *self.displaced)[:_REMEMBERED])
 
@@ -71,7 +71,7 @@ class Fence:
         fields: dict[str, Any] = json.loads(data)
         return cls(**{**fields, "displaced": tuple(fields.get("displaced", ()))})
 
-    def check(self, where: str, claim: Claim, batch: int | None = None) -> None:
+    def check(self, where: str, claim: WriteClaim, batch: int | None = None) -> None:
         """See that whoever has ``claim`` may write now, for ``batch`` if it is a task.
 
         Raises:

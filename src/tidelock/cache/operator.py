@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from tidelock.cache.aggregates import Groups
 from tidelock.cache.bytes import Numbers, whole
 from tidelock.cache.cells import Cells, Flags, Versions, single, written
-from tidelock.cache.changes import Change
-from tidelock.cache.fence import Claim, Fence
+from tidelock.cache.changes import StateChange
+from tidelock.cache.fence import Fence, WriteClaim
 from tidelock.cache.rows import RowCodec
 from tidelock.cache.store import BUCKETS, Keys, Writes, open_cells
 
@@ -45,7 +45,7 @@ class Expiry:
 
 
 @dataclass(frozen=True)
-class Shape:
+class StateShape:
     """What an operator's state looks like."""
 
     keys: pa.Schema
@@ -58,7 +58,7 @@ class Shape:
         return {"keys": _text(self.keys), "values": _text(self.values), "expiry": expiry, "buckets": BUCKETS}
 
     @classmethod
-    def decode(cls, fields: Mapping[str, Any]) -> Shape:
+    def decode(cls, fields: Mapping[str, Any]) -> StateShape:
         """Read a shape.
 
         Raises:
@@ -90,7 +90,7 @@ def _schema(text: str) -> pa.Schema:
 class CachedOperator:
     """The work of a task. Made once in each task; ``where`` is the URL of the state."""
 
-    def __init__(self, where: str, claim: Claim, shape: Shape, change: Change) -> None:
+    def __init__(self, where: str, claim: WriteClaim, shape: StateShape, change: StateChange) -> None:
         self._store = open_cells(where)
         self._claim = claim
         self._shape = shape
@@ -182,7 +182,7 @@ class CachedOperator:
         return newest if ends is None else np.maximum(newest, ends)
 
 
-def ended(shape: Shape, values: pa.BinaryArray, watermark_ms: int) -> Flags:
+def ended(shape: StateShape, values: pa.BinaryArray, watermark_ms: int) -> Flags:
     """Which values have ended when the watermark stands there; a null has."""
     there: Flags = pc.is_valid(values).to_numpy(zero_copy_only=False)
     if shape.expiry is None:
@@ -192,7 +192,7 @@ def ended(shape: Shape, values: pa.BinaryArray, watermark_ms: int) -> Flags:
     return ~there | over
 
 
-def without_ends(shape: Shape, values: pa.BinaryArray) -> pa.Table:
+def without_ends(shape: StateShape, values: pa.BinaryArray) -> pa.Table:
     """The columns of state that the operator knows of."""
     table = shape.value_codec().decode(values)
     return table.drop_columns([_ENDS]) if shape.expiry else table

@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from tidelock.cache.fence import Claim, Fence, lost_state
+from tidelock.cache.fence import Fence, WriteClaim, lost_state
 from tidelock.cache.scripts import DROP, READ
 from tidelock.cache.store import BUCKETS, Bucket, CellStore, Compute, Keys, Writes
 from tidelock.cache.wire import Group, command, commands
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.extras import need
-from tidelock.redis.location import Location, parse
+from tidelock.redis.location import RedisLocation, parse
 
 if TYPE_CHECKING:
     from tidelock.redis.conversation import Conversation
@@ -59,7 +59,7 @@ class RedisCells(CellStore):
 
     def __init__(self, url: str) -> None:
         need("redis", "state in a cache")
-        self._location: Location = parse(url)
+        self._location: RedisLocation = parse(url)
         self.url = self._location.url
 
     def under(self, name: str) -> RedisCells:
@@ -130,10 +130,10 @@ class RedisCells(CellStore):
 
     # -- the tasks' side
 
-    def held(self, claim: Claim, batch: int) -> Fence:
+    def held(self, claim: WriteClaim, batch: int) -> Fence:
         return self._checked(self._ask(command("GET", self._key("fence"))), claim, batch)
 
-    def change(self, claim: Claim, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
+    def change(self, claim: WriteClaim, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
 
         def change(talk: Conversation) -> Result:
             groups = keys.groups(self._bucket)
@@ -217,11 +217,11 @@ class RedisCells(CellStore):
         fence = self._key("fence")
         return talk.ask(command("WATCH", fence), command("GET", fence), *more)[1:]
 
-    def _held(self, talk: Conversation, claim: Claim) -> Fence:
+    def _held(self, talk: Conversation, claim: WriteClaim) -> Fence:
         (data,) = self._watched(talk)
         return self._checked(data, claim, None)
 
-    def _checked(self, data: bytes | None, claim: Claim, batch: int | None) -> Fence:
+    def _checked(self, data: bytes | None, claim: WriteClaim, batch: int | None) -> Fence:
         if data is None:
             raise self._lost("it holds nothing of it any more")
         fence = Fence.decode(data)
@@ -273,7 +273,7 @@ def _bucket_of(answer: Sequence[bytes]) -> Bucket:
     return Bucket(pa.array(fields, pa.binary()), pa.array(cells, pa.binary()))
 
 
-def converse(location: Location, work: Callable[[Conversation], Result]) -> Result:
+def converse(location: RedisLocation, work: Callable[[Conversation], Result]) -> Result:
     """As the function of that name in `tidelock.redis.conversation`, whose package is loaded when it is needed."""
     need("redis", "state in a cache")
     from tidelock.redis.conversation import converse as ask

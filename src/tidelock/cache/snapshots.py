@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidelock.cache.cells import Cells, Versions, single
 from tidelock.cache.fence import Fence
-from tidelock.cache.operator import Shape, ended
+from tidelock.cache.operator import StateShape, ended
 from tidelock.cache.store import BUCKETS, Bucket, CellStore, Keys
 from tidelock.epochs import Epoch, EpochRange
 from tidelock.log import EpochLog, Retention
@@ -45,7 +45,7 @@ class Snapshots:
         """The epochs of which there are snapshots, oldest first."""
         return [covers.last for covers in self._log.ranges()]
 
-    def take(self, store: CellStore, shape: Shape, epoch: Epoch, fence: Fence, server: str) -> int:
+    def take(self, store: CellStore, shape: StateShape, epoch: Epoch, fence: Fence, server: str) -> int:
         """Copy the state at the end of ``epoch``, which ``fence`` pins on ``server``; returns its number of keys.
 
         State that has ended by the watermark of the fence is left out, and its cells are removed. Durable. The
@@ -82,7 +82,7 @@ class Snapshots:
 
     @staticmethod
     def _read(
-        store: CellStore, shape: Shape, buckets: range, epoch: Epoch, watermark_ms: int
+        store: CellStore, shape: StateShape, buckets: range, epoch: Epoch, watermark_ms: int
     ) -> Iterator[pa.RecordBatch]:
         for bucket in buckets:
             cells, saved = store.bucket(bucket)
@@ -136,7 +136,9 @@ class Snapshots:
         return count
 
 
-def _sweep(store: CellStore, bucket: int, cells: Bucket, shape: Shape, epoch: Epoch, watermark_ms: int) -> None:
+def _sweep(
+    store: CellStore, bucket: int, cells: Bucket, shape: StateShape, epoch: Epoch, watermark_ms: int
+) -> None:
     """Remove the cells whose newest version has ended and cannot be written again by a batch that is run again."""
     newest = Cells(cells.cells).newest()
     over = np.flatnonzero(ended(shape, newest.values, watermark_ms) & (newest.epochs <= epoch))

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidelock.backends import Registry
 from tidelock.cache.bytes import Numbers
-from tidelock.cache.fence import Claim, Fence
+from tidelock.cache.fence import Fence, WriteClaim
 from tidelock.cache.wire import Group
 from tidelock.epochs import Epoch
 from tidelock.errors import PipelineError
@@ -151,7 +151,7 @@ class CellStore(ABC):
     # -- the tasks' side
 
     @abstractmethod
-    def held(self, claim: Claim, batch: int) -> Fence:
+    def held(self, claim: WriteClaim, batch: int) -> Fence:
         """The fence, as long as it lets the batch write.
 
         Raises:
@@ -160,7 +160,7 @@ class CellStore(ABC):
         """
 
     @abstractmethod
-    def change(self, claim: Claim, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
+    def change(self, claim: WriteClaim, batch: int, keys: Keys, compute: Compute[Result]) -> Result:
         """Read the cells of ``keys``, compute, and write what comes out: all of it or nothing. Two round trips.
 
         Raises:

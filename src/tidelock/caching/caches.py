@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tidelock.cache.fence import Fence
-from tidelock.cache.operator import Shape
+from tidelock.cache.operator import StateShape
 from tidelock.cache.snapshots import Snapshots
 from tidelock.cache.store import CellStore, open_cells
 from tidelock.caching.gates import CachedGate, SnapshotSchedule
@@ -30,7 +30,7 @@ from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.query.batches import Gate
 from tidelock.spark.segments.describing import Described
 from tidelock.spark.segments.keyed import StatePlace
-from tidelock.spark.segments.segments import cached_operator, snapshot_cursor
+from tidelock.spark.segments.segment_queries import cached_operator, snapshot_cursor
 from tidelock.topology import Cutting
 
 
@@ -40,7 +40,7 @@ class CachedSegment:
 
     name: str
     operator: str
-    shape: Shape
+    shape: StateShape
     inputs: tuple[tuple[str, int], ...]
     """The URLs of the logs that it reads, and their lags."""
 
@@ -65,7 +65,7 @@ def cached_segments(cutting: Cutting, described: Mapping[str, Described], home: 
     return found
 
 
-def cached_shape(store: CellStore, home: Home) -> Shape | None:
+def cached_shape(store: CellStore, home: Home) -> StateShape | None:
     """What the state in ``store`` looks like; None if there is none.
 
     Raises:
@@ -74,7 +74,7 @@ def cached_shape(store: CellStore, home: Home) -> Shape | None:
     header = store.header()
     if header is None:
         return None
-    owner, shape = unseal(header, store.shown, lambda fields: (fields["home"], Shape.decode(fields["shape"])))
+    owner, shape = unseal(header, store.shown, lambda fields: (fields["home"], StateShape.decode(fields["shape"])))
     if owner != home.identity():
         raise PipelineError(
             f"{store.shown} holds the state of another home: give this one another place with --cache, or remove "

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelock.cache.cells import Cells
-from tidelock.cache.operator import Shape, ended, without_ends
+from tidelock.cache.operator import StateShape, ended, without_ends
 from tidelock.cache.snapshots import Snapshots
 from tidelock.cache.store import CellStore, open_cells
 from tidelock.caching.caches import cached_shape
@@ -45,7 +45,7 @@ def cached_state(home: str | Path, operator: str) -> CachedState:
 class CachedState:
     """The state of one operator. Made by `cached_state`; reading disturbs nobody."""
 
-    def __init__(self, store: CellStore, shape: Shape, snapshots: Snapshots) -> None:
+    def __init__(self, store: CellStore, shape: StateShape, snapshots: Snapshots) -> None:
         self._store = store
         self._shape = shape
         self._snapshots = snapshots

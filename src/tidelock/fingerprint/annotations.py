@@ -14,14 +14,14 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, Union, get_args, get_origin
 
 
-class Meaning(NamedTuple):
+class AnnotationMeaning(NamedTuple):
     """What an annotation is made of, and how it reads, without texts: one of them may be a password."""
 
     made_of: Any
     shown: str
 
 
-def annotations_of(kind: type) -> dict[str, Meaning]:
+def annotations_of(kind: type) -> dict[str, AnnotationMeaning]:
     """What the annotations in the body of a class mean, by the names of its fields."""
     return {str(name): _meaning(one, kind) for name, one in _own(kind).items()}
 
@@ -34,7 +34,7 @@ def _own(kind: type) -> dict[str, Any]:
     return inspect.get_annotations(kind)
 
 
-def _meaning(value: Any, kind: type) -> Meaning:
+def _meaning(value: Any, kind: type) -> AnnotationMeaning:
     if isinstance(value, ForwardRef):
         return _meaning(value.__forward_arg__, kind)
     if isinstance(value, str):
@@ -47,35 +47,39 @@ def _meaning(value: Any, kind: type) -> Meaning:
     if origin is not None:
         return _generic(origin, value, kind)
     if value is None or value is Ellipsis:
-        return Meaning(NoneType if value is None else value, str(value).replace("Ellipsis", "..."))
+        return AnnotationMeaning(NoneType if value is None else value, str(value).replace("Ellipsis", "..."))
     name = getattr(value, "__name__", None) or getattr(value, "_name", None)
     if isinstance(value, type) or name is None:
-        return Meaning(value, name or type(value).__name__)
-    return Meaning(f"{type(value).__name__} {name}", str(name))  # a variable of types, or a word of `typing`
+        return AnnotationMeaning(value, name or type(value).__name__)
+    return AnnotationMeaning(
+        f"{type(value).__name__} {name}", str(name)
+    )  # a variable of types, or a word of `typing`
 
 
-def _generic(origin: Any, value: Any, kind: type) -> Meaning:
+def _generic(origin: Any, value: Any, kind: type) -> AnnotationMeaning:
     given = get_args(value)
     if origin is Annotated:
-        first, plain = _meaning(value.__origin__, kind), Meaning([*value.__metadata__], "…")
+        first, plain = _meaning(value.__origin__, kind), AnnotationMeaning([*value.__metadata__], "…")
         return _together("Annotated", [first, plain])
     if origin is Literal:
-        return Meaning(("Literal", [*given]), "Literal[…]")
+        return AnnotationMeaning(("Literal", [*given]), "Literal[…]")
     inside = [_meaning(one, kind) for one in given]
     if origin in (Union, UnionType):
         return _together("Union", inside)
     told = _meaning(origin, kind)
-    return Meaning((told.made_of, [one.made_of for one in inside]), _together(told.shown, inside).shown)
+    return AnnotationMeaning((told.made_of, [one.made_of for one in inside]), _together(told.shown, inside).shown)
 
 
-def _together(name: str, inside: list[Meaning]) -> Meaning:
-    return Meaning((name, [one.made_of for one in inside]), f"{name}[{', '.join(one.shown for one in inside)}]")
+def _together(name: str, inside: list[AnnotationMeaning]) -> AnnotationMeaning:
+    return AnnotationMeaning(
+        (name, [one.made_of for one in inside]), f"{name}[{', '.join(one.shown for one in inside)}]"
+    )
 
 
-def _looked_up(text: str, kind: type) -> Meaning:
+def _looked_up(text: str, kind: type) -> AnnotationMeaning:
     scope = vars(sys.modules.get(kind.__module__, object))
     try:
         found = eval(text, dict(scope), {kind.__name__: kind, **vars(kind)})
     except Exception:  # a name that only type checkers know
-        return Meaning("".join(text.split()), "…")
-    return Meaning("".join(text.split()), "…") if isinstance(found, str) else _meaning(found, kind)
+        return AnnotationMeaning("".join(text.split()), "…")
+    return AnnotationMeaning("".join(text.split()), "…") if isinstance(found, str) else _meaning(found, kind)

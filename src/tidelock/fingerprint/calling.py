@@ -17,7 +17,7 @@ from typing import Any
 from tidelock.fingerprint.calls import AGAIN, Call
 from tidelock.fingerprint.code import value_fingerprint
 from tidelock.fingerprint.owners import Owners
-from tidelock.fingerprint.parts import MADE, RULES, Part
+from tidelock.fingerprint.parts import MADE, RULES, FingerprintPart
 from tidelock.fingerprint.source import Sources
 
 
@@ -36,7 +36,7 @@ def called(
 
 def _parts(
     name: str, function: Any, used: frozenset[CodeType], sources: Sources, owners: Owners
-) -> tuple[Part, ...]:
+) -> tuple[FingerprintPart, ...]:
     parts = [replace(one, since=RULES) for one in value_fingerprint(name, function, sources, owners)]
     functions = _functions(function)
     if not any(map(owners.is_own_code, functions)):

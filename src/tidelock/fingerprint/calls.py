@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from tidelock.fingerprint.comparing import Difference, compare
-from tidelock.fingerprint.parts import RULES, Part
+from tidelock.fingerprint.parts import RULES, FingerprintPart
 
 AGAIN = "'"
 """Stands behind the name of one more function that a plan knows by the same name."""
@@ -19,7 +19,7 @@ class Call:
     """A function that a plan calls, and the name that the plan knows it by."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[FingerprintPart, ...]
 
     def encode(self) -> list[Any]:
         """The fields that `decode` reads."""
@@ -29,7 +29,7 @@ class Call:
     def decode(cls, fields: Any) -> Call:
         """Read a call."""
         name, parts = fields
-        return cls(str(name), tuple(Part.decode(one, RULES) for one in parts))
+        return cls(str(name), tuple(FingerprintPart.decode(one, RULES) for one in parts))
 
 
 def compare_calls(old: Iterable[Call], new: Iterable[Call]) -> Difference:

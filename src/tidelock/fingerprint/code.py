@@ -29,7 +29,7 @@ from tidelock.fingerprint.classes import attributes, functions_of, options
 from tidelock.fingerprint.contents import fields_of, is_looked_into_later, later_fields_of
 from tidelock.fingerprint.modules import assigned, chains, module_at
 from tidelock.fingerprint.owners import Owners, folder_of
-from tidelock.fingerprint.parts import NAME, RULES, VALUE, Part
+from tidelock.fingerprint.parts import NAME, RULES, VALUE, FingerprintPart
 from tidelock.fingerprint.references import defined, looked_up, references
 from tidelock.fingerprint.source import Sources, digest, nested, told_statements
 from tidelock.fingerprint.values import Shown, is_udf, plain_value
@@ -50,7 +50,7 @@ def fingerprint(
     owners: Owners | None = None,
     *,
     contents: bool = True,
-) -> tuple[Part, ...]:
+) -> tuple[FingerprintPart, ...]:
     """The parts of a function's fingerprint, the same in every run of the same program.
 
     ``contents`` says whether what is in captured lists, dictionaries and sets counts; a function that collects
@@ -62,7 +62,7 @@ def fingerprint(
 
 def value_fingerprint(
     name: str, value: object, sources: Sources | None = None, owners: Owners | None = None
-) -> tuple[Part, ...]:
+) -> tuple[FingerprintPart, ...]:
     """The parts of a value's fingerprint: ``name``, and the functions that it contains."""
     return _Walk(sources or Sources(), owners or Owners(), contents=True).tell(name, value)
 
@@ -80,7 +80,7 @@ class _Walk:
         self._owners = owners
         self._contents = contents
         self._rankings = rankings
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, FingerprintPart] = {}
         self._waiting: deque[tuple[str, Any, Callable[[str, Any], None]]] = deque()
         self._depth = 0
         self._labels: dict[int, str] = {}
@@ -94,7 +94,7 @@ class _Walk:
         self._assigned: set[tuple[str, str]] = set()
         self.codes: list[CodeType] = []
 
-    def tell(self, name: str, value: object) -> tuple[Part, ...]:
+    def tell(self, name: str, value: object) -> tuple[FingerprintPart, ...]:
         """Make a part of something, and of all that it uses."""
         self._enter(name, value)
         while self._waiting or self._afterwards:
@@ -118,9 +118,9 @@ class _Walk:
             self._add(name, NAME, Shown(label, label))
 
     def _add(self, name: str, form: str, shown: Shown) -> None:
-        self._put(Part(name, form, digest(shown.exact), shown.shown))
+        self._put(FingerprintPart(name, form, digest(shown.exact), shown.shown))
 
-    def _put(self, part: Part) -> None:
+    def _put(self, part: FingerprintPart) -> None:
         name, known = part.name, self._parts.get(part.name)
         while known is not None and known.digest != part.digest:
             name = f"{name}'"
@@ -151,7 +151,7 @@ class _Walk:
 
     def _function(self, name: str, function: FunctionType) -> None:
         told = self._sources.tell(function.__code__, function.__doc__)
-        self._put(Part(name, told.form, told.digest, told.shown))
+        self._put(FingerprintPart(name, told.form, told.digest, told.shown))
         self.codes.append(function.__code__)
         if told.fields:
             shown = Shown(told.fields, f"{len(told.fields.splitlines())} annotations")
@@ -220,7 +220,7 @@ class _Walk:
 
     def _statements(self, name: str, module: ModuleType, statements: list[ast.stmt]) -> None:
         told = told_statements(statements)
-        self._put(Part(name, VALUE, told.digest, told.shown[:_LONGEST]))
+        self._put(FingerprintPart(name, VALUE, told.digest, told.shown[:_LONGEST]))
         above = name.rpartition(".")[0]
         for chain in chains(statements):
             first, *rest = chain

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from tidelock.fingerprint.parts import MADE, SOURCE, Part
+from tidelock.fingerprint.parts import MADE, SOURCE, FingerprintPart
 
 _LONGEST = 90
 
@@ -27,7 +27,7 @@ class Difference:
         return bool(self.changed or self.unknown or self.made)
 
 
-def compare(old: Sequence[Part], new: Sequence[Part]) -> Difference:
+def compare(old: Sequence[FingerprintPart], new: Sequence[FingerprintPart]) -> Difference:
     """Compare the parts of two fingerprints, by their names."""
     before, after = {part.name: part for part in old}, {part.name: part for part in new}
     pairs = [(before[name], part) for name, part in after.items() if name in before]
@@ -42,11 +42,11 @@ def compare(old: Sequence[Part], new: Sequence[Part]) -> Difference:
     return Difference(changed, tuple(apart), made)
 
 
-def _is_code(*parts: Part) -> bool:
+def _is_code(*parts: FingerprintPart) -> bool:
     return all(part.is_code for part in parts)
 
 
-def _told(old: Part, new: Part) -> str:
+def _told(old: FingerprintPart, new: FingerprintPart) -> str:
     if not _is_code(old, new):
         if old.shown == new.shown:
             return f"{new.name} has another value"

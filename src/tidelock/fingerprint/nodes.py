@@ -22,7 +22,7 @@ from typing import Any
 
 from tidelock.fingerprint.calls import Call, compare_calls
 from tidelock.fingerprint.comparing import Difference, compare, first_change
-from tidelock.fingerprint.parts import RULES, Part, seen_by
+from tidelock.fingerprint.parts import RULES, FingerprintPart, seen_by
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class PlanPrint:
 class NodePrint:
     """The fingerprint of a source, an operator or a sink."""
 
-    code: tuple[Part, ...]
+    code: tuple[FingerprintPart, ...]
     keeps_state: bool = False
     plan: PlanPrint | None = None
     layouts: tuple[Layout, ...] = ()
-    settings: tuple[Part, ...] = ()
+    settings: tuple[FingerprintPart, ...] = ()
     """How state that is in a cache changes, which no plan says."""
     calls: tuple[Call, ...] = ()
     """The Python functions that the plan calls."""
@@ -90,20 +90,21 @@ class NodePrint:
         """Read a fingerprint, also one of an earlier release."""
         plan = fields["plan"]
         code, settings = (
-            tuple(Part.decode(one, since) for since, *one in some) for some in fields.get("later", ([], []))
+            tuple(FingerprintPart.decode(one, since) for since, *one in some)
+            for some in fields.get("later", ([], []))
         )
         return cls(
-            (*map(Part.decode, fields["code"]), *code),
+            (*map(FingerprintPart.decode, fields["code"]), *code),
             fields["keeps_state"],
             None if plan is None else PlanPrint(plan[0], plan[1], tuple(plan[2]), plan[3]),
             tuple(Layout(**{**one, "columns": _pairs(one["columns"])}) for one in fields["layouts"]),
-            (*map(Part.decode, fields["settings"]), *settings),
+            (*map(FingerprintPart.decode, fields["settings"]), *settings),
             tuple(map(Call.decode, fields.get("calls", ()))),
             fields.get("rules", 1),
         )
 
 
-def _later(parts: Iterable[Part]) -> list[Part]:
+def _later(parts: Iterable[FingerprintPart]) -> list[FingerprintPart]:
     """The parts that earlier releases neither make nor read."""
     return [part for part in parts if part.since > 1]
 
@@ -123,7 +124,7 @@ class Meaning(Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class NodeChange:
     """A node that is not what it was."""
 
     node: str
@@ -133,16 +134,16 @@ class Change:
     """Whether Spark would run it."""
 
 
-def judge(node: str, old: NodePrint, new: NodePrint) -> Change | None:
+def judge(node: str, old: NodePrint, new: NodePrint) -> NodeChange | None:
     """What has changed in a node; None if nothing has."""
     layout = _layout_change(old, new)
     if layout is not None:
         told, certain = layout
-        return Change(node, Meaning.LAYOUT, told, not certain)
+        return NodeChange(node, Meaning.LAYOUT, told, not certain)
     phrases = [*_plan_change(old, new), *_code_change(old, new)]
     if not phrases:
         return None
-    return Change(node, _meaning(old, new), "; ".join(phrases))
+    return NodeChange(node, _meaning(old, new), "; ".join(phrases))
 
 
 def _meaning(old: NodePrint, new: NodePrint) -> Meaning:
@@ -157,7 +158,9 @@ def _meaning(old: NodePrint, new: NodePrint) -> Meaning:
     return Meaning.STATE if old.keeps_state or new.keeps_state else Meaning.RESULTS
 
 
-def _compared(old: NodePrint, new: NodePrint, before: Iterable[Part], after: Iterable[Part]) -> Difference:
+def _compared(
+    old: NodePrint, new: NodePrint, before: Iterable[FingerprintPart], after: Iterable[FingerprintPart]
+) -> Difference:
     """Compare parts of two fingerprints, as far as the rules of both see them."""
     rules = min(old.rules, new.rules)
     return compare(seen_by(rules, before), seen_by(rules, after))

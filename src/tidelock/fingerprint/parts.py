@@ -20,7 +20,7 @@ VALUE, NAME, MADE = "value", "name", "made"
 
 
 @dataclass(frozen=True)
-class Part:
+class FingerprintPart:
     """One thing that a fingerprint is made of."""
 
     name: str
@@ -40,12 +40,12 @@ class Part:
         return [self.name, self.form, self.digest, self.shown]
 
     @classmethod
-    def decode(cls, fields: Any, since: int = 1) -> Part:
+    def decode(cls, fields: Any, since: int = 1) -> FingerprintPart:
         """Read a part."""
         name, form, told, shown = map(str, fields)
         return cls(name, form, told, shown, since)
 
 
-def seen_by(rules: int, parts: Iterable[Part]) -> tuple[Part, ...]:
+def seen_by(rules: int, parts: Iterable[FingerprintPart]) -> tuple[FingerprintPart, ...]:
     """The parts that these rules see."""
     return tuple(part for part in parts if part.since <= rules)

@@ -27,7 +27,7 @@ from tidelock.following.agreed_positions import AgreedPositions
 from tidelock.following.merging import (
     Pace,
     Position,
-    Waiting,
+    SilenceClock,
     ahead,
     newer,
     next_position,
@@ -123,7 +123,7 @@ class Follower:
         self._number = 0
         self._stepped_at: float | None = None
         self._still_since: float | None = None
-        self._waiting = Waiting()
+        self._waiting = SilenceClock()
         self._met: tuple[list[str], AgreedPositions] | None = None
         self._present: Position | None = None
 

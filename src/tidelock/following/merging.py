@@ -15,7 +15,7 @@ Two rules keep an aligned job from falling behind for ever, or waiting for ever 
   have made in time;
 * a subject that was waited for longer than the job's patience is given up: a *local* step takes what the others
   have, and so does every further one until that subject has something again. Then it is waited for as before
-  (`Waiting`). The next step that all take part in is aligned again.
+  (`SilenceClock`). The next step that all take part in is aligned again.
 
 Aligned means one step at a time, however far behind a job is: what is late, and what a function with state is
 called with, is judged batch by batch, so results would depend on when the job was slow. Only a job for which that
@@ -64,7 +64,7 @@ class Pace:
 
 
 @dataclass
-class Waiting:
+class SilenceClock:
     """For how long a job waits for subjects that are silent. Time is an argument.
 
     Waiting begins when something is there that cannot be taken alone, not when a subject falls silent: of two

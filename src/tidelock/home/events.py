@@ -27,7 +27,7 @@ _NEWEST = 20
 
 
 @dataclass(frozen=True)
-class Event:
+class RunEvent:
     """Something that happened. Immutable.
 
     ``kind`` is one of: `run started`, `run resumed`, `run ended`, `restored`, `stop asked`, `task retry`,
@@ -54,7 +54,7 @@ class Event:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Event:
+    def from_json(cls, document: Mapping[str, Any]) -> RunEvent:
         """What `to_json` has made, or an event in the document of a status, which has no epoch."""
         return cls(document["at"], document["kind"], document["segment"], document["text"], document.get("epoch"))
 
@@ -69,23 +69,23 @@ class Events:
     after one that says so, and what the listener raises is logged.
     """
 
-    def __init__(self, home: Home, listener: Callable[[Event], None] | None = None) -> None:
+    def __init__(self, home: Home, listener: Callable[[RunEvent], None] | None = None) -> None:
         self._home = home
         self._listener = listener
         self._down: dict[str, float] = {}
         self._turn = threading.RLock()  # a listener may have something to tell itself
-        self._newest: tuple[Event, ...] = ()
+        self._newest: tuple[RunEvent, ...] = ()
         self._unwritten: int | None = None
 
     @property
-    def newest(self) -> tuple[Event, ...]:
+    def newest(self) -> tuple[RunEvent, ...]:
         """The last events, the oldest first."""
         with self._turn:
             return self._newest
 
     def add(self, kind: str, segment: str | None, text: str, epoch: int | None = None) -> None:
         """Tell that something happened. Raises nothing."""
-        event = Event(time.time(), kind, segment, redacted(text), epoch)
+        event = RunEvent(time.time(), kind, segment, redacted(text), epoch)
         with self._turn:
             try:
                 self._home.add_event(event.to_json())
@@ -100,14 +100,14 @@ class Events:
             if self._unwritten is None:
                 self._unwritten = 0
                 text = f"{self._home.root}: {error.strerror or error}. The run goes on as far as it can without it"
-                self._hand_on(Event(time.time(), "home not writable", None, text))
+                self._hand_on(RunEvent(time.time(), "home not writable", None, text))
 
     def home_works(self) -> None:
         """The home can be written: tell it, if it was told that it cannot."""
         with self._turn:
             if self._unwritten is None:
                 return
-            event = Event(
+            event = RunEvent(
                 time.time(), "home writable", None, f"{self._unwritten} events are not in {self._home.root}"
             )
             try:
@@ -117,7 +117,7 @@ class Events:
             self._unwritten = None
             self._hand_on(event)
 
-    def _hand_on(self, event: Event) -> None:
+    def _hand_on(self, event: RunEvent) -> None:
         self._newest = (*self._newest, event)[-_NEWEST:]
         if self._listener is not None:
             try:

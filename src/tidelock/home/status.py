@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tidelock.home.events import Event
+from tidelock.home.events import RunEvent
 
 _OF_EVENTS = ("at", "kind", "segment", "text")
 
@@ -89,7 +89,7 @@ class Status:
     epoch: int
     segments: tuple[SegmentStatus, ...]
     subjects: Mapping[str, str]
-    events: tuple[Event, ...]
+    events: tuple[RunEvent, ...]
     drift: Mapping[str, Any] | None = None
 
     def segment(self, name: str) -> SegmentStatus:
@@ -128,6 +128,6 @@ class Status:
             document["epoch"],
             tuple(map(SegmentStatus.from_json, document["segments"])),
             document["subjects"],
-            tuple(map(Event.from_json, document["events"])),
+            tuple(map(RunEvent.from_json, document["events"])),
             document.get("drift"),
         )

@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tidelock.credentials import Credentials, cause, credentials_for
 from tidelock.errors import BackendUnavailable, TidelockError
 from tidelock.kafka.errors import is_missing_topic, is_refusal, translate
-from tidelock.kafka.location import Location
+from tidelock.kafka.location import KafkaLocation
 
 Answer = TypeVar("Answer")
 Client = TypeVar("Client")
@@ -83,7 +83,7 @@ class MissingRecords(Exception):
 class Brokers:
     """The brokers of a cluster, for this process. Thread-safe; opens connections when they are needed."""
 
-    def __init__(self, location: Location, who: Credentials | None = None) -> None:
+    def __init__(self, location: KafkaLocation, who: Credentials | None = None) -> None:
         self.location = location
         self._who = who
         self.sending = threading.Lock()
@@ -382,7 +382,7 @@ class Brokers:
         return given | security(here, self._who)
 
 
-def security(location: Location, who: Credentials | None) -> dict[str, Any]:
+def security(location: KafkaLocation, who: Credentials | None) -> dict[str, Any]:
     """How a client proves who it is, and sees who the brokers are."""
     protocol = ("SASL_" if who else "") + ("SSL" if location.tls else "PLAINTEXT")
     given: dict[str, Any] = {"security.protocol": protocol}
@@ -399,17 +399,17 @@ def _may_pass(error: KafkaError) -> bool:
     return (
         error.retriable()
         or is_missing_topic(error)
-        or isinstance(translate(error, Location((("", 0),))), BackendUnavailable)
+        or isinstance(translate(error, KafkaLocation((("", 0),))), BackendUnavailable)
     )
 
 
-Identity = tuple[Location, Credentials | None]
+Identity = tuple[KafkaLocation, Credentials | None]
 
 _connected: dict[Identity, Brokers] = {}
 _connecting = threading.Lock()
 
 
-def identify(location: Location) -> Identity:
+def identify(location: KafkaLocation) -> Identity:
     """A place, and who we are there: what belongs to one is not for the other.
 
     Raises:
@@ -418,7 +418,7 @@ def identify(location: Location) -> Identity:
     return location, credentials_for(location.url)
 
 
-def connect(location: Location) -> Brokers:
+def connect(location: KafkaLocation) -> Brokers:
     """The brokers of ``location``, one object per process. Nothing is sent yet."""
     brokers, who = identity = identify(location.brokers)
     with _connecting:

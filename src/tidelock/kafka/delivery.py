@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidelock.errors import Fenced, TidelockError
 from tidelock.kafka.brokers import Brokers, MissingRecords, connect
-from tidelock.kafka.location import Location
+from tidelock.kafka.location import KafkaLocation
 from tidelock.kafka.topics import delete_before, ensure, ensure_any
 
 _LONGEST = 300.0
@@ -34,7 +34,7 @@ _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRO
 class TopicWriter:
     """The one writer of its name to a topic. One thread at a time; connects with the first piece of work."""
 
-    def __init__(self, location: Location, topic: str, writer: str) -> None:
+    def __init__(self, location: KafkaLocation, topic: str, writer: str) -> None:
         self._location = location
         self._topic = topic
         self._writer = writer

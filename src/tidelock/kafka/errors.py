@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tidelock.credentials import HINT, cause, redacted
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
-from tidelock.kafka.location import Location
+from tidelock.kafka.location import KafkaLocation
 
 _REFUSED = {
     KafkaError._AUTHENTICATION,
@@ -40,7 +40,7 @@ def is_missing_topic(error: KafkaError) -> bool:
     return error.code() in _NO_TOPIC
 
 
-def translate(error: KafkaError, location: Location, trouble: KafkaError | None = None) -> TidelockError:
+def translate(error: KafkaError, location: KafkaLocation, trouble: KafkaError | None = None) -> TidelockError:
     """``error`` in our words; ``trouble`` is what a connection has told before, which is often the cause."""
     if trouble is not None and is_refusal(trouble):
         error = trouble
@@ -64,7 +64,7 @@ def translate(error: KafkaError, location: Location, trouble: KafkaError | None 
 
 
 @contextmanager
-def translated(location: Location) -> Iterator[None]:
+def translated(location: KafkaLocation) -> Iterator[None]:
     """Say in our words what Kafka raises inside.
 
     Raises:

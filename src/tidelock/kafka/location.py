@@ -33,7 +33,7 @@ _LONGEST = 230
 
 
 @dataclass(frozen=True)
-class Location:
+class KafkaLocation:
     """A place on Kafka brokers.
 
     >>> here = parse("kafka://one,two:9093/jobs/trending?partitions=2")
@@ -77,7 +77,7 @@ class Location:
         return ".".join(segment.replace(".", "..") for segment in self.path.split("/"))
 
     @property
-    def brokers(self) -> Location:
+    def brokers(self) -> KafkaLocation:
         """The brokers themselves: the same for everything that is there."""
         return replace(self, path="", replication=None, partitions=4)
 
@@ -95,7 +95,7 @@ class Location:
         return f"?{urlencode(sorted(given.items()), safe='/')}" if given else ""
 
 
-def parse_servers(servers: str) -> Location:
+def parse_servers(servers: str) -> KafkaLocation:
     """The brokers that ``servers`` names: a Kafka URL, or `host:9092,host:9092` as Kafka's own clients take it.
 
     Raises:
@@ -107,7 +107,7 @@ def parse_servers(servers: str) -> Location:
     return here
 
 
-def parse(url: str) -> Location:
+def parse(url: str) -> KafkaLocation:
     """The place that ``url`` names; credentials in it are kept in this process's memory.
 
     Raises:
@@ -117,7 +117,7 @@ def parse(url: str) -> Location:
     if parts.scheme not in ("kafka", "kafkas") or not parts.netloc:
         raise PipelineError(f"{masked(url)} is not the URL of Kafka brokers: write {_EXAMPLE}")
     options = parse_options(url, parts.query, _OPTIONS, "Kafka")
-    return Location(
+    return KafkaLocation(
         hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in parts.netloc.split(",")),
         path=_path(url, unquote(parts.path).strip("/")),
         tls=parts.scheme == "kafkas",

@@ -16,7 +16,7 @@ from tidelock.pipeline.declaration import Declaration
 from tidelock.recovery import Policy
 from tidelock.spark.frames import DataFrame, SparkSession
 from tidelock.spark.query import calibration
-from tidelock.spark.query.listening import Progress, recent
+from tidelock.spark.query.listening import BatchProgress, recent
 
 _LAST_LARGE = calibration.LARGE_EPOCHS[-1]
 _RESTARTS = range(_LAST_LARGE + 2, _LAST_LARGE + 5)
@@ -26,7 +26,7 @@ _PLAIN_BATCHES = 8
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineTimes:
     """Measured times, in seconds and per byte.
 
     Attributes:
@@ -46,7 +46,7 @@ class Machine:
     restart: float
 
 
-def calibrate(spark: SparkSession, folder: Path, tell: Callable[[str], None]) -> Machine:
+def calibrate(spark: SparkSession, folder: Path, tell: Callable[[str], None]) -> MachineTimes:
     """Measure this machine with a pipeline that is made for it; ``tell`` is told what is being done."""
     switch = folder / "switch"
     switch.mkdir(parents=True)
@@ -66,7 +66,7 @@ def calibrate(spark: SparkSession, folder: Path, tell: Callable[[str], None]) ->
     tell("failing and restarting")
     restart = _restart(stage, switch)
     tell("a plain query")
-    return Machine(
+    return MachineTimes(
         log_write=write,
         log_read=read,
         state_load=load,
@@ -116,7 +116,7 @@ def _small(played: Played) -> float:
     return median(one.seconds for one in _ordered(played) if 0 < one.rows < calibration.ROWS)
 
 
-def _ordered(played: Played) -> list[Progress]:
+def _ordered(played: Played) -> list[BatchProgress]:
     return [one for one in played.batches if one.rows][1:]
 
 

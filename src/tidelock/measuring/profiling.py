@@ -21,13 +21,13 @@ from tidelock.errors import PipelineError
 from tidelock.home.home import Home
 from tidelock.intervals import interval_seconds
 from tidelock.log import EpochLog
-from tidelock.measuring.calibrating import Machine, calibrate
+from tidelock.measuring.calibrating import MachineTimes, calibrate
 from tidelock.measuring.rehearsing import Played, Stage
 from tidelock.pipeline.declaration import Declaration
 from tidelock.planning.document import write_model
 from tidelock.planning.model import Model, Operator, Rates
 from tidelock.spark.frames import SparkSession
-from tidelock.topology import Node
+from tidelock.topology import TopologyNode
 
 WARM_UP = 2
 """So many epochs are not looked at: Spark compiles."""
@@ -121,7 +121,7 @@ def _apart(cache: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SegmentSample:
     """What was seen of a segment: batches of one epoch, and one of several, if it can take several."""
 
     ones: Played
@@ -146,7 +146,7 @@ class Seen:
         return self.seconds - work, work
 
 
-def _play(stage: Stage, ones: int, tell: Callable[[str], None]) -> dict[str, Seen]:
+def _play(stage: Stage, ones: int, tell: Callable[[str], None]) -> dict[str, SegmentSample]:
     """Run the heads at their pace, and then everybody else in turn; loops turn together, one epoch at a time."""
     cutting = stage.prepared.cutting
     heads = [segment.name for segment in cutting.segments if segment.is_head]
@@ -154,17 +154,17 @@ def _play(stage: Stage, ones: int, tell: Callable[[str], None]) -> dict[str, See
     last = ones + LARGE - 1
     if cutting.topology.back_edges:
         tell(f"{last + 1} epochs of {', '.join(cutting.order)}")
-        return {name: Seen(one, None) for name, one in stage.play(cutting.order, last).items()}
+        return {name: SegmentSample(one, None) for name, one in stage.play(cutting.order, last).items()}
     played = {}
     for name, group in {", ".join(heads): heads, **{name: [name] for name in others}}.items():
         tell(f"{ones} epochs of {name}")
         played.update(stage.play(group, ones - 1))
     tell(f"{LARGE} more epochs of {', '.join(heads)}")
     stage.play(heads, last)
-    found = {name: Seen(played[name], None) for name in heads}
+    found = {name: SegmentSample(played[name], None) for name in heads}
     for name in others:
         tell(f"{LARGE} epochs of {name} at once")
-        found[name] = Seen(played[name], stage.play([name], last, at_once=LARGE)[name])
+        found[name] = SegmentSample(played[name], stage.play([name], last, at_once=LARGE)[name])
     return found
 
 
@@ -185,7 +185,11 @@ def _flow(url: str, name: str) -> Flow:
 
 
 def _measure(
-    node: Node, inputs: tuple[str, ...], played: Mapping[str, Seen], flows: Mapping[str, Flow], machine: Machine
+    node: TopologyNode,
+    inputs: tuple[str, ...],
+    played: Mapping[str, SegmentSample],
+    flows: Mapping[str, Flow],
+    machine: MachineTimes,
 ) -> Operator:
     """The attributes of a node; its failure rate is told elsewhere."""
     seen, out = played[node.name], flows.get(node.name, Flow(0.0, 0.0, 0.0, 0))
@@ -207,7 +211,7 @@ def _measure(
     )
 
 
-def _failures(node: Node, known: Mapping[str, Number]) -> Number:
+def _failures(node: TopologyNode, known: Mapping[str, Number]) -> Number:
     if node.name in known:
         return known[node.name]
     if node.failure_rate is not None:
@@ -242,7 +246,7 @@ def history(home: Home) -> dict[str, Number]:
 def _document(
     pipeline: Declaration,
     epoch: float,
-    machine: Machine,
+    machine: MachineTimes,
     measured: list[Operator],
     failing: Mapping[str, Number],
 ) -> dict[str, Any]:

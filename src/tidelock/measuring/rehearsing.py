@@ -18,7 +18,7 @@ from tidelock.preparing.preparation import PlanLike, Prepared, prepare, settle
 from tidelock.running.gates import SegmentGate
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.frames import SparkSession, StreamingQuery
-from tidelock.spark.query.listening import Progress, recent
+from tidelock.spark.query.listening import BatchProgress, recent
 from tidelock.spark.stories.stories import Storyteller
 
 _LOOK_EVERY = 0.02
@@ -32,7 +32,7 @@ _AT_ONCE = {"processingTime": "0 seconds"}
 class Played:
     """What was seen of a segment: its batches, and how long the first one took from the start of the query on."""
 
-    batches: list[Progress]
+    batches: list[BatchProgress]
     first_commit: float
 
 
@@ -99,6 +99,6 @@ class Stage:
         return f"{', '.join(behind)} did not get to epoch {last}"
 
 
-def _batches(query: StreamingQuery) -> list[Progress]:
+def _batches(query: StreamingQuery) -> list[BatchProgress]:
     time.sleep(_AFTERWARDS)
     return recent(query)

@@ -32,7 +32,7 @@ from tidelock.home.home import Home, Record
 from tidelock.home.identities import remember_recalls
 from tidelock.mending.logs import FoundLog
 from tidelock.mending.rolling_back import finish_rolling_back, roll_back, safe_versions
-from tidelock.recovery import Adjusted, Found, Held, Link, Pieces, Unrecoverable, adjust, violations
+from tidelock.recovery import Adjusted, Held, Link, Pieces, Remains, Unrecoverable, adjust, violations
 from tidelock.recovery.adjust import Needs
 from tidelock.recovery.cached import goes_on
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
@@ -133,7 +133,7 @@ class _Mending:
         if any(self._lacks_state(name) and not self._goes_on(name) for name in self._segments):
             return False
         windows = {name: log.window(self._segments[name].committed) for name, log in self._logs.items()}
-        found = {name: Found((self._present(name, windows),), windows.get(name)) for name in self._shape}
+        found = {name: Remains((self._present(name, windows),), windows.get(name)) for name in self._shape}
         try:
             steps = adjust(self._shape, found).steps
         except Unrecoverable:
@@ -184,7 +184,7 @@ class _Mending:
             raise InternalError(f"the adjusted state is not consistent: {'; '.join(wrong)}")
         return adjusted, {name: log.at(adjusted.version(name)) for name, log in pieces.items()}
 
-    def _found(self, segment: str, log: Pieces | None) -> Found:
+    def _found(self, segment: str, log: Pieces | None) -> Remains:
         """The versions of a segment, and what some of them need: input that is read once more."""
         at, kept = self._segments[segment], self._kept(segment)
         # A batch that was begun counts if its entry is in the log already.
@@ -197,7 +197,7 @@ class _Mending:
             elif self._shape[segment]:  # it makes its state anew; sources may cut their epochs otherwise
                 needs[version] = tuple((before, *own) for before in sorted(kept) if before < version)
         usable = {version: ways for version, ways in needs.items() if ways and version not in kept}
-        return Found(tuple(sorted({*kept, *usable})), log, usable)
+        return Remains(tuple(sorted({*kept, *usable})), log, usable)
 
     def _kept(self, segment: str) -> frozenset[Epoch]:
         """The epochs at which a segment has all of its state."""

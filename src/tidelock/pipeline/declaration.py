@@ -18,7 +18,7 @@ from tidelock.errors import PipelineError
 from tidelock.extras import check_url, need
 from tidelock.home.home import Home
 from tidelock.intervals import interval_seconds
-from tidelock.kafka.location import Location, parse_servers
+from tidelock.kafka.location import KafkaLocation, parse_servers
 from tidelock.log import Retention
 from tidelock.log.log import check_name
 from tidelock.pipeline.subscriptions import Publication, Subscription
@@ -29,7 +29,7 @@ from tidelock.spark.sinks.files import FileSink
 from tidelock.spark.sinks.functions import ConsoleSink, FunctionSink, Nowhere
 from tidelock.spark.sinks.sink import Sink
 from tidelock.spark.topics.avro import AvroRecords, AvroSchema
-from tidelock.topology import Kind, Mode, Node, Topology, connect
+from tidelock.topology import Kind, Mode, Topology, TopologyNode, connect
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 SinkMaker = Callable[[SparkSession, Home], Sink]
@@ -91,7 +91,7 @@ class Declaration:
             snapshot_every,
             alignment_patience,
         )
-        self._nodes: list[Node] = []
+        self._nodes: list[TopologyNode] = []
         self._feedback: dict[str, str] = {}
         self.published: dict[str, Publication] = {}
         """The nodes that have public names."""
@@ -119,7 +119,7 @@ class Declaration:
                 f"source {function.__name__} has to take the Spark session and nothing else: "
                 f"def {function.__name__}(spark)"
             )
-        return self._declare(function, Node(function.__name__, Kind.SOURCE))
+        return self._declare(function, TopologyNode(function.__name__, Kind.SOURCE))
 
     @overload
     def operator(self, function: Function) -> Function: ...
@@ -165,7 +165,7 @@ class Declaration:
         self, function: Function, *, mode: Mode, anchor: bool | None, failure_rate: float | None
     ) -> Function:
         inputs = tuple(name for name in inspect.signature(function).parameters if name != "spark")
-        node = Node(function.__name__, Kind.OPERATOR, inputs, mode, anchor, failure_rate)
+        node = TopologyNode(function.__name__, Kind.OPERATOR, inputs, mode, anchor, failure_rate)
         return self._declare(function, node)
 
     @overload
@@ -191,7 +191,7 @@ class Declaration:
         inputs = tuple(name for name in inspect.signature(function).parameters if name != "epoch")
         self.sinks[function.__name__] = lambda spark, home: FunctionSink(function)
         self.storing.add(function.__name__)
-        return self._declare(function, Node(function.__name__, Kind.SINK, inputs, anchor=anchor))
+        return self._declare(function, TopologyNode(function.__name__, Kind.SINK, inputs, anchor=anchor))
 
     def deliver(
         self, node: str, sink: Sink, *, name: str | None = None, epochs: int = 1, anchor: bool | None = None
@@ -216,7 +216,7 @@ class Declaration:
         name = name or f"{node}_{type(sink).__name__.lower()}"
         self.sinks[name] = lambda spark, home: sink
         self.storing.add(name)
-        self._nodes.append(Node(name, Kind.SINK, (node,), anchor=anchor, epochs_per_batch=epochs))
+        self._nodes.append(TopologyNode(name, Kind.SINK, (node,), anchor=anchor, epochs_per_batch=epochs))
 
     def files(self, node: str, path: str | None = None, *, epochs: int = 1, name: str | None = None) -> None:
         """Write what ``node`` gives as Parquet files, exactly once: one directory for every ``epochs`` epochs.
@@ -230,7 +230,7 @@ class Declaration:
         name = name or f"{node}_files"
         self.sinks[name] = lambda spark, home: FileSink(spark, path or home.out(name))
         self.storing.add(name)
-        self._nodes.append(Node(name, Kind.SINK, (node,), epochs_per_batch=epochs))
+        self._nodes.append(TopologyNode(name, Kind.SINK, (node,), epochs_per_batch=epochs))
 
     def write_topic(
         self,
@@ -265,7 +265,7 @@ class Declaration:
         name, location = name or f"{node}_topic", parse_servers(servers)
         records, writer = None if avro is None else AvroRecords(avro), f"{self.name}.{name}"
         self.sinks[name] = lambda spark, home: _topic_sink(name, location, topic, writer, key, records)
-        self._nodes.append(Node(name, Kind.SINK, (node,)))
+        self._nodes.append(TopologyNode(name, Kind.SINK, (node,)))
 
     def topic(
         self,
@@ -284,7 +284,7 @@ class Declaration:
         """Print the first ``rows`` rows of every epoch of ``node``."""
         name = name or f"{node}_console"
         self.sinks[name] = lambda spark, home: ConsoleSink(name, rows)
-        self._nodes.append(Node(name, Kind.SINK, (node,)))
+        self._nodes.append(TopologyNode(name, Kind.SINK, (node,)))
 
     def feedback(self, operator: str, *, schema: str) -> None:
         """Make the edges from ``operator`` to what it depends on back edges.
@@ -343,9 +343,9 @@ class Declaration:
         consumer = check_name(f"{self.name}.{name}", "consumer")
         subscription = self.followed[name] = Subscription(subject, home, consumer, aligned)
         self.functions[name] = lambda spark, coordinator=None: read_log(spark, subscription.log(coordinator))
-        self._nodes.append(Node(name, Kind.SOURCE))
+        self._nodes.append(TopologyNode(name, Kind.SOURCE))
 
-    def _declare(self, function: Function, node: Node) -> Function:
+    def _declare(self, function: Function, node: TopologyNode) -> Function:
         self.functions[node.name] = function
         self._nodes.append(node)
         return function
@@ -419,12 +419,12 @@ def _mode(mode: str | None, output_mode: str | None) -> Mode:
 
 
 def _topic_sink(
-    name: str, location: Location, topic: str, writer: str, key: str | None, avro: AvroRecords | None
+    name: str, location: KafkaLocation, topic: str, writer: str, key: str | None, avro: AvroRecords | None
 ) -> Sink:
     from tidelock.spark.sinks.topic import TopicSink
 
     return TopicSink(name, location, topic, writer, key=key, avro=avro)
 
 
-def _with_subject(node: Node, subject: str | None) -> Node:
+def _with_subject(node: TopologyNode, subject: str | None) -> TopologyNode:
     return replace(node, subject=subject)

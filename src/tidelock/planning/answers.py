@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tidelock.planning.choosing import METHODS, Choice, Infeasible, Settings, choose, spending
+from tidelock.planning.choosing import METHODS, Infeasible, PlanChoice, PlanSettings, choose, spending
 from tidelock.planning.costs import contention
 from tidelock.planning.model import Model
 from tidelock.planning.sums import share, sums
 
 
-def answer(model: Model, budget: float, choice: Choice) -> dict[str, Any]:
+def answer(model: Model, budget: float, choice: PlanChoice) -> dict[str, Any]:
     """The answer to `tidelock plan --json`: a frequency without bound, where commits cost nothing, is null."""
     anchors, own = choice.configuration.anchors, choice.configuration.own or {}
     segments = []
@@ -62,11 +62,11 @@ class Compared:
     """What one method finds; no choice if it finds nothing, and then why."""
 
     method: str
-    choice: Choice | None
+    choice: PlanChoice | None
     why: str
 
 
-def compare(model: Model, budget: float, settings: Settings) -> list[Compared]:
+def compare(model: Model, budget: float, settings: PlanSettings) -> list[Compared]:
     """The same question to every method that fits the topology."""
     found = []
     for method in METHODS:

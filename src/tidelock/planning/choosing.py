@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tidelock.errors import PlanError
 from tidelock.planning.baselines import each_segment, one_segment
 from tidelock.planning.costs import Configuration, Costs, costs
-from tidelock.planning.exact import Found, exact, least_overhead
+from tidelock.planning.exact import ProvedPlan, exact, least_overhead
 from tidelock.planning.model import Model
 from tidelock.planning.thesis import chain_dp, chain_dp_refined, tree_dp
 
@@ -18,11 +18,11 @@ _PARTS = (0.85, 0.7, 0.55, 0.42, 0.3, 0.2, 0.12, 0.07, 0.04, 0.02, 0.01)
 _NEVER = 1e-9
 """Epochs that come so rarely that their commits cost nothing."""
 _HALVINGS = 60
-_Method = Callable[[Model, float, "Settings"], Configuration | Found | None]
+_Method = Callable[[Model, float, "PlanSettings"], Configuration | ProvedPlan | None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class PlanSettings:
     """The parameters of the thesis's methods (table 4.1), and how long an exact search may take.
 
     Attributes:
@@ -39,7 +39,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlanChoice:
     """A plan and what it costs.
 
     Attributes:
@@ -83,8 +83,8 @@ class Infeasible(PlanError):
 
 
 def choose(
-    model: Model, budget: float, method: str = EXACT, settings: Settings | None = None, *, unit: str = ""
-) -> Choice:
+    model: Model, budget: float, method: str = EXACT, settings: PlanSettings | None = None, *, unit: str = ""
+) -> PlanChoice:
     """The plan that ``method`` finds; ``unit`` is that of the model's times, for messages, if it is known.
 
     Raises:
@@ -92,7 +92,7 @@ def choose(
         PlanError: the method does not fit the topology.
     """
     check_budget(budget)
-    given = settings or Settings()
+    given = settings or PlanSettings()
     choices = [
         choice
         for spent in spending(model, budget)
@@ -119,12 +119,12 @@ def spending(model: Model, budget: float) -> list[float]:
     return [most] + [least + part * (most - least) for part in _PARTS if most > least]
 
 
-def _found(model: Model, found: Configuration | Found | None, method: str) -> Choice | None:
+def _found(model: Model, found: Configuration | ProvedPlan | None, method: str) -> PlanChoice | None:
     if found is None:
         return None
-    if isinstance(found, Found):
-        return Choice(method, found.configuration, costs(model, found.configuration), found.gap)
-    return Choice(method, found, costs(model, found), None)
+    if isinstance(found, ProvedPlan):
+        return PlanChoice(method, found.configuration, costs(model, found.configuration), found.gap)
+    return PlanChoice(method, found, costs(model, found), None)
 
 
 def check_budget(budget: float) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tidelock.errors import PlanError
-from tidelock.planning.choosing import EXACT, Choice, Settings, choose
+from tidelock.planning.choosing import EXACT, PlanChoice, PlanSettings, choose
 from tidelock.planning.costs import Configuration, Costs, costs
 from tidelock.planning.model import Model
 from tidelock.planning.rounding import whole_epochs
@@ -37,7 +37,7 @@ class Planned:
 
     model: Model
     cutting: Cutting
-    choice: Choice
+    choice: PlanChoice
     costs: Costs
 
     @property
@@ -115,7 +115,7 @@ def plan_pipeline(
     *,
     most: int,
     method: str = EXACT,
-    settings: Settings | None = None,
+    settings: PlanSettings | None = None,
 ) -> Planned:
     """The plan for a pipeline whose constraints are in ``model``; no batch takes more than ``most`` epochs.
 
@@ -160,7 +160,7 @@ def _blamed(model: Model, cutting: Cutting, anchors: frozenset[str]) -> frozense
     )
 
 
-def _sizes(model: Model, cutting: Cutting, choice: Choice, budget: float, most: int) -> Mapping[str, int]:
+def _sizes(model: Model, cutting: Cutting, choice: PlanChoice, budget: float, most: int) -> Mapping[str, int]:
     """How many epochs a batch of each segment takes."""
     chosen, model = model, _as_cut(model, cutting)
     assert model.head_frequency is not None

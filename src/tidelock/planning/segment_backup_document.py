@@ -23,10 +23,17 @@ from dataclasses import fields as fields_of
 from typing import Any, TypeVar
 
 from tidelock.errors import PlanError
-from tidelock.planning.segment_backup import Application, Choice, Delays, Node, Prices, Sizes
+from tidelock.planning.segment_backup import (
+    Application,
+    ApplicationNode,
+    CheapestConfiguration,
+    Delays,
+    PriceList,
+    Sizes,
+)
 
 _LARGEST = 1e100
-_Group = TypeVar("_Group", Delays, Sizes, Prices)
+_Group = TypeVar("_Group", Delays, Sizes, PriceList)
 
 
 def read_application(document: object) -> Application:
@@ -41,7 +48,7 @@ def read_application(document: object) -> Application:
         nodes=_nodes(fields.get("nodes")),
         delays=_group(Delays, fields, "delays"),
         sizes=_group(Sizes, fields, "sizes"),
-        prices=_group(Prices, fields, "prices"),
+        prices=_group(PriceList, fields, "prices"),
     )
     if not application.delays.bottleneck:
         raise PlanError(
@@ -65,7 +72,9 @@ def read_bound(document: object) -> float:
     return _number(fields, "max_recovery_delay", "")
 
 
-def write_choice(application: Application, choice: Choice, max_recovery_delay: float) -> dict[str, Any]:
+def write_choice(
+    application: Application, choice: CheapestConfiguration, max_recovery_delay: float
+) -> dict[str, Any]:
     """The cheapest configuration and what follows from it; nodes are named."""
     names = [application.nodes[place].name for place in choice.configuration.connectors]
     costs = choice.costs
@@ -93,7 +102,7 @@ def write_choice(application: Application, choice: Choice, max_recovery_delay: f
     }
 
 
-def _nodes(parts: object) -> tuple[Node, ...]:
+def _nodes(parts: object) -> tuple[ApplicationNode, ...]:
     if not isinstance(parts, list) or len(parts) < 2:
         raise PlanError("nodes: a list of at least two nodes is needed, the spout first and the sink last")
     nodes = [_spout(parts[0]), *(_node(part, f"nodes[{place}]") for place, part in enumerate(parts) if place)]
@@ -105,7 +114,7 @@ def _nodes(parts: object) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def _spout(part: object) -> Node:
+def _spout(part: object) -> ApplicationNode:
     fields = {"processing_delay": 0, "output_ratio": 1, **_mapping(part, "nodes[0]")}
     spout = _node(fields, "nodes[0]")
     if spout.output_ratio != 1:
@@ -116,13 +125,13 @@ def _spout(part: object) -> Node:
     return spout
 
 
-def _node(part: object, path: str) -> Node:
+def _node(part: object, path: str) -> ApplicationNode:
     fields = _mapping(part, path)
     name = fields.get("name")
     if not isinstance(name, str) or not name:
         raise PlanError(f"{path}.name: every node has a name, a text that is not empty")
     delay, ratio = _number(fields, "processing_delay", f"{path}."), _positive(fields, "output_ratio", f"{path}.")
-    return Node(name, delay, ratio)
+    return ApplicationNode(name, delay, ratio)
 
 
 def _group(kind: type[_Group], fields: Mapping[str, Any], name: str) -> _Group:

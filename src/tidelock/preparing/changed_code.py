@@ -16,7 +16,7 @@ from typing import Any
 from tidelock.errors import PipelineError
 from tidelock.fingerprint.calling import called
 from tidelock.fingerprint.code import codes_of, fingerprint, value_fingerprint
-from tidelock.fingerprint.nodes import Change, Meaning, NodePrint, judge
+from tidelock.fingerprint.nodes import Meaning, NodeChange, NodePrint, judge
 from tidelock.fingerprint.owners import Owners
 from tidelock.fingerprint.source import Sources
 from tidelock.home.events import Events
@@ -62,7 +62,7 @@ def encode_prints(prints: Prints) -> dict[str, Any]:
 
 
 def tell_changes(
-    changes: Sequence[Change], old: Record | None, new: Prints, topology: Topology, events: Events
+    changes: Sequence[NodeChange], old: Record | None, new: Prints, topology: Topology, events: Events
 ) -> None:
     """Tell the changes that were accepted for a home whose record was ``old``, once it can be started."""
     if old is not None and old.prints is None:
@@ -72,7 +72,7 @@ def tell_changes(
         events.add("code changed", None, _event(change, topology, new))
 
 
-def accepted_changes(home: Home, old: Record | None, new: Prints, *, accept: bool = False) -> list[Change]:
+def accepted_changes(home: Home, old: Record | None, new: Prints, *, accept: bool = False) -> list[NodeChange]:
     """What has changed since ``home`` was last run; nothing, if it does not know its code yet.
 
     ``accept``: the user says that the state fits the new code.
@@ -92,7 +92,7 @@ def accepted_changes(home: Home, old: Record | None, new: Prints, *, accept: boo
     return changes
 
 
-def _judged_by_state(change: Change, stateless: frozenset[str]) -> Change:
+def _judged_by_state(change: NodeChange, stateless: frozenset[str]) -> NodeChange:
     made_nothing = change.meaning is Meaning.STATE and change.node in stateless
     return replace(change, meaning=Meaning.RESULTS) if made_nothing else change
 
@@ -107,12 +107,12 @@ def _stateless(home: Home, record: Record) -> frozenset[str]:
     return frozenset[str]().union(*fresh)
 
 
-def _changes(old: Mapping[str, Any], new: Prints) -> list[Change]:
+def _changes(old: Mapping[str, Any], new: Prints) -> list[NodeChange]:
     found = [judge(name, NodePrint.decode(old[name]), one) for name, one in new.items() if name in old]
     return [change for change in found if change is not None]
 
 
-def _refusal(home: Home, changes: list[Change]) -> str:
+def _refusal(home: Home, changes: list[NodeChange]) -> str:
     told = ". ".join(f"Operator {one.node} {one.meaning.value}: {one.told}" for one in changes)
     return (
         f"{home.root} holds state that was made by other code. {told}. Nothing was started, and that "
@@ -121,7 +121,7 @@ def _refusal(home: Home, changes: list[Change]) -> str:
     )
 
 
-def _hopeless(home: Home, change: Change, *, accept: bool) -> str:
+def _hopeless(home: Home, change: NodeChange, *, accept: bool) -> str:
     asked = " --accept-changes does not help there." if accept else ""
     return (
         f"{home.root} holds other state than operator {change.node} wants: {change.told}. State with other "
@@ -130,7 +130,7 @@ def _hopeless(home: Home, change: Change, *, accept: bool) -> str:
     )
 
 
-def _event(change: Change, topology: Topology, prints: Prints) -> str:
+def _event(change: NodeChange, topology: Topology, prints: Prints) -> str:
     kind = topology.node(change.node).kind.value
     text = f"{kind} {change.node} {change.meaning.value}: {change.told}"
     if change.meaning in (Meaning.STATE, Meaning.LAYOUT):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelock.pipeline.declaration import Declaration
-from tidelock.planning.choosing import EXACT, Settings
+from tidelock.planning.choosing import EXACT, PlanSettings
 from tidelock.planning.model import Model
 from tidelock.planning.pipelines import Planned, constrained, plan_pipeline
 from tidelock.planning.rounding import MAX_BATCH
@@ -53,7 +53,7 @@ class Planner:
         *,
         max_batch: int = MAX_BATCH,
         method: str = EXACT,
-        settings: Settings | None = None,
+        settings: PlanSettings | None = None,
     ) -> Planned:
         """The plan within ``budget``: the share of time that it may cost more than one plain query.
 

@@ -21,7 +21,7 @@ from tidelock.pipeline.declaration import Declaration
 from tidelock.preparing.changed_code import accepted_changes, encode_prints, node_prints, tell_changes
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.segments.describing import Described, describe_nodes
-from tidelock.spark.segments.segments import Followed, Segments, cached_operator
+from tidelock.spark.segments.segment_queries import Followed, SegmentQueries, cached_operator
 from tidelock.spark.sinks.log import make_log
 from tidelock.topology import Cutting, Plan, Topology, cut
 from tidelock.urls import masked
@@ -65,7 +65,7 @@ def settle(
     asked: bool,
     events: Events | None = None,
     accept_changes: bool = False,
-) -> Segments:
+) -> SegmentQueries:
     """Make ``home`` the pipeline's home, or see that it is: its record, its logs.
 
     ``asked``: the plan was asked for, and is not only the default. ``accept_changes``: operators that keep state
@@ -87,7 +87,7 @@ def settle(
     changes = accepted_changes(home, before, prints, accept=accept_changes)
     every = prepared.pipeline.run_settings.snapshot_every
     cached = cached_segments(cutting, prepared.described, home)
-    segments = Segments(
+    segments = SegmentQueries(
         spark=spark,
         cutting=cutting,
         functions=prepared.pipeline.functions,

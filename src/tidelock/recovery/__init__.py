@@ -2,8 +2,8 @@
 
 from tidelock.recovery.adjust import (
     Adjusted,
-    Found,
     Link,
+    Remains,
     Shape,
     Step,
     Unrecoverable,
@@ -29,7 +29,7 @@ from tidelock.recovery.facts import (
     TimePassed,
 )
 from tidelock.recovery.held import Held, Pieces
-from tidelock.recovery.life import Failure, State
+from tidelock.recovery.life import Failure, SegmentState
 from tidelock.recovery.machine import Machine
 from tidelock.recovery.policy import Policy
 
@@ -41,7 +41,6 @@ __all__ = [
     "EpochCommitted",
     "Fact",
     "Failure",
-    "Found",
     "GiveUp",
     "Held",
     "InputsReady",
@@ -52,11 +51,12 @@ __all__ = [
     "QueryEnded",
     "QueryFailed",
     "QueryStarted",
+    "Remains",
+    "SegmentState",
     "SetAside",
     "SetAsideDone",
     "Shape",
     "StartSegment",
-    "State",
     "Step",
     "StopAsked",
     "StopSegment",

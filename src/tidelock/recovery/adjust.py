@@ -82,7 +82,7 @@ Shape = Mapping[str, tuple[Link, ...]]
 
 
 @dataclass(frozen=True)
-class Found:
+class Remains:
     """What is left of a segment: the versions it can be put back to, and its log (None: a sink without one).
 
     ``safe`` ascends; it holds `BEFORE_FIRST` only if the segment may start from nothing. ``needs``: for the
@@ -101,13 +101,13 @@ class Found:
         """All ways to restart the segment, the best one last."""
         return [(version, needs) for version in self.safe for needs in sorted(self.needs.get(version, ((),)))]
 
-    def after(self, step: Step) -> Found:
+    def after(self, step: Step) -> Remains:
         """What is found once ``step`` has been carried out."""
         safe = self.safe[: bisect_right(self.safe, step.version)]
         window = None if self.window is None else self.window.at(step.version)
         if window is None or not (step.rewind or step.restart_log):
-            return Found(safe, window)
-        return Found(safe, Held(step.version) if step.restart_log else window.rewound(step.version))
+            return Remains(safe, window)
+        return Remains(safe, Held(step.version) if step.restart_log else window.rewound(step.version))
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Adjusted:
         return tuple((upstream, first, last) for upstream, first, last in ranges if first <= last)
 
 
-def adjust(shape: Shape, found: Mapping[str, Found]) -> Adjusted:
+def adjust(shape: Shape, found: Mapping[str, Remains]) -> Adjusted:
     """The freshest consistent state that ``found`` allows: no other has a newer version of any segment.
 
     Pure, so it may be called again at any time; on a state that is adjusted already it changes nothing.
@@ -155,7 +155,7 @@ def adjust(shape: Shape, found: Mapping[str, Found]) -> Adjusted:
 
     >>> shape = {"words": (), "counts": (Link("words"),)}
     >>> log = Held(Epoch(3), (Epoch(4), Epoch(5)))
-    >>> state = adjust(shape, {"words": Found((Epoch(4),), log), "counts": Found((Epoch(3),), None)})
+    >>> state = adjust(shape, {"words": Remains((Epoch(4),), log), "counts": Remains((Epoch(3),), None)})
     >>> state.steps["words"]
     Step(segment='words', version=4, roll_back=False, rewind=True, restart_log=False)
     >>> state.replay(shape, "counts")
@@ -167,7 +167,7 @@ def adjust(shape: Shape, found: Mapping[str, Found]) -> Adjusted:
     return Adjusted({name: _step(name, found[name], ways[-1][0]) for name, ways in candidates.items()})
 
 
-def violations(shape: Shape, found: Mapping[str, Found], adjusted: Adjusted) -> list[str]:
+def violations(shape: Shape, found: Mapping[str, Remains], adjusted: Adjusted) -> list[str]:
     """What is wrong with a state, by theorems 1 and 2 of Segment Backup; empty if it is consistent."""
     return [*_against_theorem_1(shape, found, adjusted), *_against_theorem_2(shape, found, adjusted)]
 
@@ -176,14 +176,14 @@ def _links(shape: Shape) -> Iterator[tuple[str, Link]]:
     return ((segment, link) for segment, inputs in shape.items() for link in inputs)
 
 
-def _log(found: Mapping[str, Found], segment: str, reader: str) -> Held | Pieces:
+def _log(found: Mapping[str, Remains], segment: str, reader: str) -> Held | Pieces:
     window = found[segment].window
     if window is None:
         raise Unrecoverable(f"segment {reader!r} reads the log of {segment!r}, and there is none")
     return window
 
 
-def _candidates(shape: Shape, segment: str, found: Mapping[str, Found]) -> list[Way]:
+def _candidates(shape: Shape, segment: str, found: Mapping[str, Remains]) -> list[Way]:
     """The safe versions that fit the segment's own log, also as its own reader (a loop inside a segment)."""
     loops = [link for link in shape[segment] if link.upstream == segment]
     window = _log(found, segment, segment) if loops else found[segment].window
@@ -206,7 +206,7 @@ def _serves(window: Held | Pieces, link: Link, upstream: Epoch, way: Way) -> boo
     return window.serves(link.position(version), upstream, tuple(link.position(need) for need in needs))
 
 
-def _lower(candidates: Mapping[str, list[Way]], found: Mapping[str, Found], reader: str, link: Link) -> bool:
+def _lower(candidates: Mapping[str, list[Way]], found: Mapping[str, Remains], reader: str, link: Link) -> bool:
     """Strike out newest versions until both ends of a link fit; whether there was any to strike out."""
     window = _log(found, link.upstream, reader)
     mine, theirs = candidates[reader], candidates[link.upstream]
@@ -223,14 +223,14 @@ def _lower(candidates: Mapping[str, list[Way]], found: Mapping[str, Found], read
     return lowered
 
 
-def _step(segment: str, found: Found, version: Epoch) -> Step:
+def _step(segment: str, found: Remains, version: Epoch) -> Step:
     window = None if found.window is None else found.window.at(version)
     restart = window is not None and version < window.head
     rewind = window is not None and not restart and version < window.tail
     return Step(segment, version, roll_back=version < found.safe[-1], rewind=rewind, restart_log=restart)
 
 
-def _against_theorem_1(shape: Shape, found: Mapping[str, Found], adjusted: Adjusted) -> Iterator[str]:
+def _against_theorem_1(shape: Shape, found: Mapping[str, Remains], adjusted: Adjusted) -> Iterator[str]:
     for segment, link in _links(shape):
         upstream = link.upstream
         kept, version = found[upstream].after(adjusted.steps[upstream]).window, adjusted.version(upstream)
@@ -247,7 +247,7 @@ def _against_theorem_1(shape: Shape, found: Mapping[str, Found], adjusted: Adjus
             yield f"{segment} stands at epoch {position}, inside an entry of {upstream}"
 
 
-def _against_theorem_2(shape: Shape, found: Mapping[str, Found], adjusted: Adjusted) -> Iterator[str]:
+def _against_theorem_2(shape: Shape, found: Mapping[str, Remains], adjusted: Adjusted) -> Iterator[str]:
     for segment in shape:
         version, left = adjusted.version(segment), found[segment].after(adjusted.steps[segment])
         if version not in left.safe:
@@ -256,7 +256,7 @@ def _against_theorem_2(shape: Shape, found: Mapping[str, Found], adjusted: Adjus
             yield f"{segment} restarts from epoch {version}, but its log ends at epoch {left.window.tail}"
 
 
-def _unrecoverable(segment: str, found: Mapping[str, Found], missing: str) -> Unrecoverable:
+def _unrecoverable(segment: str, found: Mapping[str, Remains], missing: str) -> Unrecoverable:
     safe = ", ".join(map(str, found[segment].safe)) or "none"
     return Unrecoverable(
         f"segment {segment!r} has no version left to restart from (safe versions: {safe}): {missing}; "
@@ -264,7 +264,7 @@ def _unrecoverable(segment: str, found: Mapping[str, Found], missing: str) -> Un
     )
 
 
-def _own_log_story(found: Found) -> str:
+def _own_log_story(found: Remains) -> str:
     if not found.safe or found.window is None:
         return "there is no snapshot of it"
     if found.safe[0] > found.window.tail:

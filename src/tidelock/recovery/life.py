@@ -57,7 +57,7 @@ REMEMBERED_FACTS = 10
 REMEMBERED_FAILURES = 20
 
 
-class State(Enum):
+class SegmentState(Enum):
     """Where a segment is in its life."""
 
     WAITING = "waiting"
@@ -71,8 +71,8 @@ class State(Enum):
     FAILED = "failed"
 
 
-ENDED = frozenset({State.STOPPED, State.FAILED})
-LIVE = frozenset({State.STARTING, State.RUNNING})
+ENDED = frozenset({SegmentState.STOPPED, SegmentState.FAILED})
+LIVE = frozenset({SegmentState.STARTING, SegmentState.RUNNING})
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Life:
 
     def __init__(self, segment: str, policy: Policy) -> None:
         self.segment = segment
-        self.state = State.WAITING
+        self.state = SegmentState.WAITING
         self.epoch = BEFORE_FIRST
         self.restarts = 0
         self.failures: deque[Failure] = deque(maxlen=REMEMBERED_FAILURES)
@@ -130,10 +130,10 @@ class Life:
     def stop(self) -> tuple[Action, ...]:
         """Stop at the next boundary; what does not run is stopped at once."""
         if self.state in LIVE:
-            self.state = State.STOPPING
+            self.state = SegmentState.STOPPING
             return (StopSegment(self.segment),)
-        if self.state in (State.WAITING, State.BACKING_OFF):
-            self._rest(State.STOPPED)
+        if self.state in (SegmentState.WAITING, SegmentState.BACKING_OFF):
+            self._rest(SegmentState.STOPPED)
         return ()
 
     def look(self, now: float) -> tuple[Action, ...]:
@@ -149,7 +149,7 @@ class Life:
             InternalError: one of them does not hold.
         """
         waits = (self.retry_at is not None) + (self._setting_aside is not None)
-        if waits != (self.state is State.BACKING_OFF):
+        if waits != (self.state is SegmentState.BACKING_OFF):
             raise self._broken(f"waits for {waits} things in state {self.state.value!r}")
         if not 0 <= self._row <= min(self._met, self._policy.attempts):
             raise self._broken(f"{self._row} failures in a row out of {self._met}")
@@ -168,12 +168,12 @@ class Life:
 
     def start(self, _fact: InputsReady, _now: float) -> tuple[Action, ...]:
         """Start for the first time."""
-        self.state = State.STARTING
+        self.state = SegmentState.STARTING
         return (StartSegment(self.segment, attempt=1),)
 
     def run(self, _fact: QueryStarted, _now: float) -> tuple[Action, ...]:
         """Count as running."""
-        self.state = State.RUNNING
+        self.state = SegmentState.RUNNING
         return ()
 
     def learn(self, fact: EpochCommitted, _now: float) -> tuple[Action, ...]:
@@ -186,8 +186,8 @@ class Life:
         """Progress: the row of failures is over, and so is an outage."""
         if fact.epoch > self.epoch:
             self._row, self._outage = 0, None
-            if self.state is State.STARTING:
-                self.state = State.RUNNING
+            if self.state is SegmentState.STARTING:
+                self.state = SegmentState.RUNNING
         return self.learn(fact, now)
 
     def advance_late(self, fact: EpochCommitted, now: float) -> tuple[Action, ...]:
@@ -226,12 +226,12 @@ class Life:
     def fail_stopping(self, fact: QueryFailed, now: float) -> tuple[Action, ...]:
         """Be stopped all the same, and remember how."""
         self._keep(fact, now)
-        self._rest(State.STOPPED)
+        self._rest(SegmentState.STOPPED)
         return ()
 
     def end(self, _fact: QueryEnded, _now: float) -> tuple[Action, ...]:
         """Be stopped: as asked, or because the source ended."""
-        self._rest(State.STOPPED)
+        self._rest(SegmentState.STOPPED)
         return ()
 
     def resume(self, fact: SetAsideDone, now: float) -> tuple[Action, ...]:
@@ -262,11 +262,11 @@ class Life:
         )
 
     def _back_off(self, failures: int, now: float) -> tuple[Action, ...]:
-        self.state, self.retry_at = State.BACKING_OFF, now + self._policy.delay(failures)
+        self.state, self.retry_at = SegmentState.BACKING_OFF, now + self._policy.delay(failures)
         return ()
 
     def _restart(self) -> tuple[Action, ...]:
-        self._rest(State.STARTING)
+        self._rest(SegmentState.STARTING)
         self.restarts += 1
         return (StartSegment(self.segment, attempt=self._row + 1),)
 
@@ -274,16 +274,16 @@ class Life:
         if fact.epoch in self._set_aside:
             return self._give_up(f"failed at epoch {fact.epoch} although its input was set aside: {fact.story}")
         if self._policy.on_poison == "dead-letter" and fact.epoch is not None:
-            self.state, self._setting_aside = State.BACKING_OFF, fact.epoch
+            self.state, self._setting_aside = SegmentState.BACKING_OFF, fact.epoch
             return (SetAside(self.segment, fact.epoch),)
         where = "at an unknown epoch" if fact.epoch is None else f"at epoch {fact.epoch}"
         return self._give_up(f"failed {self._row} times in a row, the last time {where}: {fact.story}")
 
     def _give_up(self, story: str) -> tuple[Action, ...]:
-        self._rest(State.FAILED)
+        self._rest(SegmentState.FAILED)
         return (GiveUp(self.segment, f"segment {self.segment!r} {story}"),)
 
-    def _rest(self, state: State) -> None:
+    def _rest(self, state: SegmentState) -> None:
         """Go to a state that waits neither for a time nor for the dead-letter log."""
         self.state, self.retry_at, self._setting_aside = state, None, None
 
@@ -317,15 +317,15 @@ _OVER: Mapping[type[SegmentFact], Reaction] = {
     SetAsideDone: Life.ignore,
 }
 
-REACTIONS: Mapping[State, Mapping[type[SegmentFact], Reaction]] = {
-    State.WAITING: {
+REACTIONS: Mapping[SegmentState, Mapping[type[SegmentFact], Reaction]] = {
+    SegmentState.WAITING: {
         InputsReady: Life.start,
         EpochCommitted: Life.learn,
         QueryFailed: Life.fail_before_start,
     },
-    State.STARTING: _LIVE,
-    State.RUNNING: _LIVE,
-    State.BACKING_OFF: {
+    SegmentState.STARTING: _LIVE,
+    SegmentState.RUNNING: _LIVE,
+    SegmentState.BACKING_OFF: {
         InputsReady: Life.ignore,
         QueryStarted: Life.ignore,
         EpochCommitted: Life.advance_late,
@@ -333,7 +333,7 @@ REACTIONS: Mapping[State, Mapping[type[SegmentFact], Reaction]] = {
         QueryEnded: Life.ignore,
         SetAsideDone: Life.resume,
     },
-    State.STOPPING: {
+    SegmentState.STOPPING: {
         InputsReady: Life.ignore,
         QueryStarted: Life.ignore,
         EpochCommitted: Life.advance,
@@ -341,6 +341,6 @@ REACTIONS: Mapping[State, Mapping[type[SegmentFact], Reaction]] = {
         QueryEnded: Life.end,
         SetAsideDone: Life.check_set_aside,
     },
-    State.STOPPED: _OVER,
-    State.FAILED: _OVER,
+    SegmentState.STOPPED: _OVER,
+    SegmentState.FAILED: _OVER,
 }

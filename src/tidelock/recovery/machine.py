@@ -32,10 +32,10 @@ from tidelock.epochs import Epoch
 from tidelock.errors import InternalError
 from tidelock.recovery.adjust import Shape
 from tidelock.recovery.facts import Action, Fact, GiveUp, StopAsked, TimePassed
-from tidelock.recovery.life import ENDED, Failure, Life, State
+from tidelock.recovery.life import ENDED, Failure, Life, SegmentState
 from tidelock.recovery.policy import Policy
 
-_LEAVING = ENDED | {State.STOPPING}
+_LEAVING = ENDED | {SegmentState.STOPPING}
 
 
 class Machine:
@@ -84,7 +84,7 @@ class Machine:
 
     # -- views
 
-    def state(self, segment: str) -> State:
+    def state(self, segment: str) -> SegmentState:
         """Where the segment is in its life."""
         return self._life(segment).state
 
@@ -128,7 +128,7 @@ class Machine:
         for life in self._lives.values():
             life.validate()
             self._check_leaves(life)
-        failed = [segment for segment, life in self._lives.items() if life.state is State.FAILED]
+        failed = [segment for segment, life in self._lives.items() if life.state is SegmentState.FAILED]
         if failed != ([self._gave_up[0]] if self._gave_up else []):
             raise InternalError(f"failed segments {failed}, but the pipeline was given up for {self._gave_up}")
 
@@ -165,7 +165,7 @@ class Machine:
 
     def _has_read_all(self, segment: str) -> bool:
         upstreams = [self._lives[name] for name in self._upstreams[segment]]
-        if not upstreams or any(upstream.state is not State.STOPPED for upstream in upstreams):
+        if not upstreams or any(upstream.state is not SegmentState.STOPPED for upstream in upstreams):
             return False
         return self._lives[segment].epoch >= min(upstream.epoch for upstream in upstreams)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
-from tidelock.redis.location import Location
+from tidelock.redis.location import RedisLocation
 from tidelock.redis.server import connect, translated, with_room
 
 Answer = TypeVar("Answer")
@@ -58,7 +58,7 @@ _MULTI = b"*1\r\n$5\r\nMULTI\r\n"
 _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 
 
-def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
+def converse(location: RedisLocation, work: Callable[[Conversation], Answer]) -> Answer:
     """What ``work`` makes of a connection; if that breaks, or the server is full, it is done again.
 
     So ``work`` has to lead to the same end when it is repeated, whatever of it has happened already.
@@ -71,7 +71,7 @@ def converse(location: Location, work: Callable[[Conversation], Answer]) -> Answ
         return with_room(location, lambda: _persistently(location, work))
 
 
-def _persistently(location: Location, work: Callable[[Conversation], Answer]) -> Answer:
+def _persistently(location: RedisLocation, work: Callable[[Conversation], Answer]) -> Answer:
     """Do it again when a connection breaks; how long to try for a new one is the business of `connect`."""
     for _ in range(_BROKEN):
         with _conversation(location) as conversation:
@@ -84,7 +84,7 @@ def _persistently(location: Location, work: Callable[[Conversation], Answer]) ->
 
 
 @contextmanager
-def _conversation(location: Location) -> Iterator[Conversation]:
+def _conversation(location: RedisLocation) -> Iterator[Conversation]:
     pool = connect(location).connection_pool
     connection: Any = pool.get_connection()
     conversation = Conversation(connection)

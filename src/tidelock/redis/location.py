@@ -3,8 +3,8 @@
     redis://[user[:password]@]host[:port]/db/path...[?option=value&...]
     redis://[user[:password]@]sentinel[:port][,sentinel[:port]...]/db/path...?sentinel=name[&option=value&...]
 
-`rediss:` is the same over TLS. A `Location` is a place: who we are there is kept apart (`tidelock.credentials`).
-The path names a log or a job's state inside the database; keys begin with it.
+`rediss:` is the same over TLS. A `RedisLocation` is a place: who we are there is kept apart
+(`tidelock.credentials`). The path names a log or a job's state inside the database; keys begin with it.
 
 | option | meaning |
 |---|---|
@@ -30,7 +30,7 @@ _EXAMPLE = "redis://host:6379/0/name"
 
 
 @dataclass(frozen=True)
-class Location:
+class RedisLocation:
     """A place in a Redis database.
 
     >>> here = parse("redis://localhost/2/jobs/trending?replicas=1")
@@ -72,11 +72,11 @@ class Location:
         return ",".join(f"{bracketed(host)}:{port}" for host, port in self.hosts)
 
     @property
-    def server(self) -> Location:
+    def server(self) -> RedisLocation:
         """The database itself: the same for everything that is in it."""
         return replace(self, path="")
 
-    def under(self, name: str) -> Location:
+    def under(self, name: str) -> RedisLocation:
         """The place ``name`` below this one."""
         return replace(self, path=f"{self.path}/{name}" if self.path else name)
 
@@ -92,7 +92,7 @@ class Location:
         return f"?{urlencode(sorted(given.items()), safe='/')}" if given else ""
 
 
-def parse(url: str) -> Location:
+def parse(url: str) -> RedisLocation:
     """The place that ``url`` names; credentials in it are kept in this process's memory.
 
     Raises:
@@ -103,7 +103,7 @@ def parse(url: str) -> Location:
         raise PipelineError(f"{masked(url)} is not the URL of a Redis server: write {_EXAMPLE}")
     options = parse_options(url, parts.query, _OPTIONS, "Redis")
     db, path = _place(url, parts.path)
-    return Location(
+    return RedisLocation(
         hosts=_hosts(url, parts.netloc, options.get("sentinel")),
         db=db,
         path=path,

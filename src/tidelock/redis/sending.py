@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidelock.redis.location import Location
+from tidelock.redis.location import RedisLocation
 from tidelock.redis.server import check_copied, connect, copying_patience, translated, with_room
 
 Command = tuple[Any, ...]
 
 
-def send(location: Location, commands: Sequence[Command], *, copied: bool = False) -> list[Any]:
+def send(location: RedisLocation, commands: Sequence[Command], *, copied: bool = False) -> list[Any]:
     """What the server answers; with ``copied`` after as many replicas as the URL wants have what was written.
 
     Raises:
@@ -27,7 +27,7 @@ def send(location: Location, commands: Sequence[Command], *, copied: bool = Fals
     return _checked(location, answers, copied=copied)
 
 
-def send_when_room(location: Location, commands: Sequence[Command]) -> list[Any]:
+def send_when_room(location: RedisLocation, commands: Sequence[Command]) -> list[Any]:
     """The same with ``copied``, and while the server is full it is tried again for as long as its timeout says.
 
     Raises:
@@ -39,7 +39,7 @@ def send_when_room(location: Location, commands: Sequence[Command]) -> list[Any]
     return _checked(location, answers, copied=True)
 
 
-def _exchange(location: Location, commands: Sequence[Command], *, copied: bool) -> list[Any]:
+def _exchange(location: RedisLocation, commands: Sequence[Command], *, copied: bool) -> list[Any]:
     pipeline: Any = connect(location).pipeline(transaction=False)
     for command in commands:
         pipeline.execute_command(*command)
@@ -52,7 +52,7 @@ def _exchange(location: Location, commands: Sequence[Command], *, copied: bool) 
     return list(answers)
 
 
-def _checked(location: Location, answers: list[Any], *, copied: bool) -> list[Any]:
+def _checked(location: RedisLocation, answers: list[Any], *, copied: bool) -> list[Any]:
     if copied and location.replicas:
         check_copied(location, answers.pop())
     return answers

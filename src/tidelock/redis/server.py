@@ -29,7 +29,7 @@ from redis.sentinel import MasterNotFoundError, Sentinel
 
 from tidelock.credentials import HINT, Credentials, cause, credentials_for, told
 from tidelock.errors import BackendUnavailable, PipelineError
-from tidelock.redis.location import Location
+from tidelock.redis.location import RedisLocation
 
 Answer = TypeVar("Answer")
 
@@ -38,14 +38,14 @@ _MET = re.compile(r" - (?:\w+:)?(\w+Error)\b")
 """In the text of redis-py's error, what asking each Sentinel met, behind a long description of its client."""
 _FILES = {"ca": "ssl_ca_certs", "cert": "ssl_certfile", "key": "ssl_keyfile"}
 
-_clients: dict[tuple[Location, Credentials | None], redis.Redis] = {}
-_turns: dict[tuple[Location, Credentials | None], threading.Lock] = {}
+_clients: dict[tuple[RedisLocation, Credentials | None], redis.Redis] = {}
+_turns: dict[tuple[RedisLocation, Credentials | None], threading.Lock] = {}
 """For each client the lock of whoever makes it: a server that hangs holds up those who want it alone."""
 _connecting = threading.Lock()
 """Guards both; nobody asks a server anything under it."""
 
 
-def connect(location: Location) -> redis.Redis:
+def connect(location: RedisLocation) -> redis.Redis:
     """The client for the server of ``location``; one per process, safe for threads and after a fork.
 
     Raises:
@@ -67,7 +67,7 @@ def connect(location: Location) -> redis.Redis:
         return _clients[identity]
 
 
-def _client(server: Location, who: Credentials | None) -> redis.Redis:
+def _client(server: RedisLocation, who: Credentials | None) -> redis.Redis:
     options: dict[str, Any] = {
         "db": server.db,
         **_login(who),
@@ -85,7 +85,7 @@ def _client(server: Location, who: Credentials | None) -> redis.Redis:
     return primary
 
 
-def _sentinels(server: Location, who: Credentials | None) -> Any:
+def _sentinels(server: RedisLocation, who: Credentials | None) -> Any:
     """The Sentinels of a server, which say where its primary is: over TLS if the server is, and as who they want.
 
     They may have credentials of their own. If nobody has said any, they are asked without, and those that want
@@ -114,11 +114,11 @@ def _login(who: Credentials | None) -> dict[str, Any]:
     return {} if who is None else {"username": who.user, "password": who.password or ""}
 
 
-def _tls(server: Location) -> dict[str, Any]:
+def _tls(server: RedisLocation) -> dict[str, Any]:
     return {"ssl": True, **{_FILES[name]: file for name, file in server.files}} if server.tls else {}
 
 
-def _check_keeps_data(client: redis.Redis, server: Location) -> None:
+def _check_keeps_data(client: redis.Redis, server: RedisLocation) -> None:
     policy = dict(client.info("memory")).get("maxmemory_policy", "noeviction")
     if str(policy).startswith("allkeys"):
         raise PipelineError(
@@ -128,7 +128,7 @@ def _check_keeps_data(client: redis.Redis, server: Location) -> None:
 
 
 @contextmanager
-def translated(location: Location) -> Iterator[None]:
+def translated(location: RedisLocation) -> Iterator[None]:
     """Say in our words what Redis raises inside.
 
     Raises:
@@ -163,7 +163,7 @@ def translated(location: Location) -> Iterator[None]:
         ) from cause(error)
 
 
-def _unknown_primary(location: Location, error: MasterNotFoundError) -> PipelineError | BackendUnavailable:
+def _unknown_primary(location: RedisLocation, error: MasterNotFoundError) -> PipelineError | BackendUnavailable:
     """No Sentinel says where the primary is: they refuse us all, or it may be a passing trouble."""
     kinds = set(_MET.findall(str(error)))
     said = f"{location.shown}: no Sentinel says where {location.sentinel!r} is"
@@ -173,7 +173,7 @@ def _unknown_primary(location: Location, error: MasterNotFoundError) -> Pipeline
     return BackendUnavailable(f"{said}. Start them, or see whether they watch a primary of this name that is up")
 
 
-def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
+def with_room(location: RedisLocation, write: Callable[[], Answer]) -> Answer:
     """What ``write`` answers; while the server is full it is tried again, for as long as its timeout says.
 
     Readers of logs make room meanwhile. Whoever still finds none fails, and is started again later.
@@ -188,7 +188,7 @@ def with_room(location: Location, write: Callable[[], Answer]) -> Answer:
             time.sleep(_PAUSE)
 
 
-def share_used(location: Location) -> float:
+def share_used(location: RedisLocation) -> float:
     """How much of the memory that the server may use is used; 0 if it has no limit.
 
     Raises:
@@ -200,12 +200,12 @@ def share_used(location: Location) -> float:
     return int(facts["used_memory"]) / limit if limit else 0.0
 
 
-def copying_patience(location: Location) -> int:
+def copying_patience(location: RedisLocation) -> int:
     """How many milliseconds to WAIT for copies: a little less than the connection itself waits for its answer."""
     return int(location.timeout * 900)
 
 
-def check_copied(location: Location, copies: object) -> None:
+def check_copied(location: RedisLocation, copies: object) -> None:
     """See that what WAIT has counted is enough.
 
     Raises:

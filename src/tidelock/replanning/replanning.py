@@ -55,7 +55,7 @@ from tidelock.spark.checkpoint.successors import (
 from tidelock.spark.connector.streams import log_offset
 from tidelock.spark.frames import DataFrame, SparkSession
 from tidelock.spark.plans.sources_read import streams_read
-from tidelock.spark.segments.segments import Segments
+from tidelock.spark.segments.segment_queries import SegmentQueries
 from tidelock.topology import Plan, Segment
 from tidelock.urls import masked
 
@@ -120,7 +120,7 @@ class _Replanning:
         self._prepared = prepared
         self._home = home
         self._change = change
-        self._segments = Segments(
+        self._segments = SegmentQueries(
             spark=spark,
             cutting=prepared.cutting,
             functions=prepared.pipeline.functions,

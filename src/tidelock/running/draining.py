@@ -20,7 +20,7 @@ from tidelock.recovery import Drain
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.connector.ticks import is_tick
 from tidelock.spark.query.batches import Work
-from tidelock.spark.segments.segments import Segments
+from tidelock.spark.segments.segment_queries import SegmentQueries
 
 
 class Undrained(TidelockError):
@@ -38,7 +38,7 @@ class Draining:
     A lock guards what it remembers; nobody holds it while anything is read.
     """
 
-    def __init__(self, segments: Segments, home: Home) -> None:
+    def __init__(self, segments: SegmentQueries, home: Home) -> None:
         self._segments = segments
         self._home = home
         self._heads = [segment.name for segment in segments.cutting.segments if segment.is_head]

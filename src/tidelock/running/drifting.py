@@ -13,11 +13,11 @@ from tidelock.planning.drifting import THRESHOLD, Drifted, Measured, drift
 from tidelock.planning.model import Model
 from tidelock.preparing.planner import Planner
 from tidelock.preparing.preparation import Prepared
-from tidelock.running.gauges import View
+from tidelock.running.gauges import RunView
 from tidelock.topology import Cutting, Plan
 
 
-class Watch:
+class DriftWatch:
     """Looks at the gauges of a run now and then; a search may take seconds. Owned by the one thread that looks."""
 
     def __init__(self, prepared: Prepared, model: Model, budget: float, max_batch: int) -> None:
@@ -31,14 +31,14 @@ class Watch:
         self._told: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, prepared: Prepared, home: Home) -> Watch | None:
+    def of(cls, prepared: Prepared, home: Home) -> DriftWatch | None:
         """The watch of a home whose plan was made from attributes; None for any other."""
         planned = home.document("planned")
         if planned is None:
             return None
         return cls(prepared, read_model(planned["topology"]), planned["budget"], planned["max_batch"])
 
-    def look(self, view: View) -> dict[str, Any] | None:
+    def look(self, view: RunView) -> dict[str, Any] | None:
         """What has changed and what the plan would be now, for the status document; None if nothing has."""
         measured = {
             name: Measured(segment.gauge.rows_in_per_second, segment.gauge.state_bytes)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelock.epochs import Epoch
-from tidelock.recovery import State
-from tidelock.spark.query.listening import Progress
+from tidelock.recovery import SegmentState
+from tidelock.spark.query.listening import BatchProgress
 
 _SETTLED = 4
 _REMEMBERED = 30
@@ -39,7 +39,7 @@ class Gauge:
         (first, _), *later = self.taken
         return sum(rows for _, rows in later) / max(later[-1][0] - first, 1e-3)
 
-    def after(self, progress: Progress) -> Gauge:
+    def after(self, progress: BatchProgress) -> Gauge:
         """The gauge when a batch was committed."""
         now = time.monotonic()
         return Gauge(
@@ -56,7 +56,7 @@ class Gauge:
 class SegmentView:
     """A segment at one moment. Immutable."""
 
-    state: State
+    state: SegmentState
     paused: bool
     """Its batch waits for room in the log that it writes."""
     epoch: Epoch
@@ -66,7 +66,7 @@ class SegmentView:
 
 
 @dataclass(frozen=True)
-class View:
+class RunView:
     """A running pipeline at one moment. Immutable, so whoever shows it asks nobody who works."""
 
     state: str

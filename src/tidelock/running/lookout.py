@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelock.errands import all_end
-from tidelock.running.gauges import View
+from tidelock.running.gauges import RunView
 from tidelock.running.pending import Pending
 from tidelock.running.supervisor import Supervisor
 
@@ -20,11 +20,11 @@ _FRESH = 2.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sighting:
     """A running pipeline and its logs at one moment. Immutable."""
 
     at: float
-    view: View
+    view: RunView
     pending: Mapping[str, Pending]
     """By their names, the logs as they were when the segments were so far, or a little later."""
 
@@ -35,24 +35,24 @@ class Lookout:
     def __init__(self, supervisor: Supervisor, clock: Callable[[], float] = time.monotonic) -> None:
         self._supervisor = supervisor
         self._clock = clock
-        self._seen = Seen(clock(), supervisor.view, dict.fromkeys(supervisor.pending, Pending()))
+        self._seen = Sighting(clock(), supervisor.view, dict.fromkeys(supervisor.pending, Pending()))
 
     def look(self) -> None:
         """Look at all logs, for as long as their stores take to answer."""
         view = self._supervisor.view
         pending = {name: log.seen() for name, log in self._supervisor.pending.items()}
-        self._seen = Seen(self._clock(), view, pending)
+        self._seen = Sighting(self._clock(), view, pending)
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> Sighting:
         """What was seen last; if that was long ago, as a store does not answer, the segments as they are now."""
         seen = self._seen
         if self._clock() - seen.at <= _FRESH:
             return seen
-        return Seen(seen.at, self._supervisor.view, seen.pending)
+        return Sighting(seen.at, self._supervisor.view, seen.pending)
 
 
-class Rounds:
+class RepeatedTask:
     """Something that is done again and again beside a run, in a daemon thread. Any thread may end it.
 
     ``what`` has to cope with its own failures.

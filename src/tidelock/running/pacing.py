@@ -11,7 +11,7 @@ _IN_A_ROW = 20
 
 
 @dataclass
-class Pace:
+class BatchPace:
     """Watches how long batches take beside the time that they have. Owned by one thread.
 
     Attributes:

@@ -18,7 +18,7 @@ from tidelock.spark.frames import SparkSession
 _LOOK_EVERY = 0.25
 
 
-class Wishes(TypedDict, total=False):
+class RunWishes(TypedDict, total=False):
     """What may be asked of a run; `Pipeline.start` explains it."""
 
     log: LogsLike
@@ -101,7 +101,7 @@ class Pipeline(Declaration):
             available_now=availableNow,
         )
 
-    def run(self, spark: SparkSession, home: str | Path, **more: Unpack[Wishes]) -> Status:
+    def run(self, spark: SparkSession, home: str | Path, **more: Unpack[RunWishes]) -> Status:
         """Run the pipeline until it is stopped; the arguments are those of `start`. Returns its last status.
 
         In the main thread it listens to the signals that the program has left alone. Ctrl-C stops it when all logs

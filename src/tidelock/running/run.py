@@ -14,7 +14,7 @@ from tidelock.caching.caches import kept_states
 from tidelock.epochs import Epoch
 from tidelock.errands import all_end
 from tidelock.errors import BackendUnavailable, BatchFailed, PipelineError
-from tidelock.home.events import Event, Events, Trouble
+from tidelock.home.events import Events, RunEvent, Trouble
 from tidelock.home.home import Home
 from tidelock.home.status import Status
 from tidelock.intervals import interval_seconds
@@ -25,10 +25,10 @@ from tidelock.placing import has_no_room
 from tidelock.preparing.preparation import PlanLike, prepare, settle, stored_plan
 from tidelock.replanning.finish import finish
 from tidelock.running.draining import Draining
-from tidelock.running.drifting import Watch
-from tidelock.running.lookout import Lookout, Rounds
+from tidelock.running.drifting import DriftWatch
+from tidelock.running.lookout import Lookout, RepeatedTask
 from tidelock.running.neighbours.threads import NeighbourThreads
-from tidelock.running.pacing import Pace
+from tidelock.running.pacing import BatchPace
 from tidelock.running.ports.spark import world_of
 from tidelock.running.status import running_status
 from tidelock.running.supervisor import Supervisor
@@ -36,7 +36,7 @@ from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.checkpoint.formats import check_settings
 from tidelock.spark.frames import SparkSession
 from tidelock.spark.processes.session import PARTITIONS, partitions_warning, with_retries
-from tidelock.spark.segments.segments import Segments
+from tidelock.spark.segments.segment_queries import SegmentQueries
 
 _STATUS_EVERY = 0.5
 _COMPARE_EVERY = 5.0
@@ -65,7 +65,7 @@ class Run:
         last_epoch: int | None = None,
         accept_changes: bool = False,
         available_now: bool = False,
-        listener: Callable[[Event], None] | None = None,
+        listener: Callable[[RunEvent], None] | None = None,
     ) -> None:
         if last_epoch is not None and last_epoch < 0:
             raise PipelineError(f"the last epoch is {last_epoch}: it must be at least 0")
@@ -138,7 +138,7 @@ class Run:
 
     def _settle(
         self, pipeline: Declaration, spark: SparkSession, plan: PlanLike, *, accept_changes: bool
-    ) -> Segments:
+    ) -> SegmentQueries:
         """Cut the pipeline by the plan that was asked for, or that the home has, and write that down."""
         chosen = plan if plan is not None else stored_plan(self.home, pipeline.topology())
         self.prepared = prepare(pipeline, spark, chosen, self.home.coordinator)
@@ -155,15 +155,15 @@ class Run:
         """Make what watches the run beside it; ``in_time``: epochs are due at the pipeline's interval."""
         self._compared = 0.0
         self._drift: dict[str, Any] | None = None
-        self._watch = Watch.of(self.prepared, self.home)
+        self._watch = DriftWatch.of(self.prepared, self.home)
         epoch = interval_seconds(pipeline.epoch)
         due = {s.name: epoch * s.epochs_per_batch for s in self.prepared.cutting.segments}
-        self._pace = Pace(due) if in_time else None  # what is there is taken as fast as it goes
+        self._pace = BatchPace(due) if in_time else None  # what is there is taken as fast as it goes
         self._lookout = Lookout(self._supervisor)
         self._unseen = Trouble(self._events, "status failed", "status recovered")
         self._unshown = Trouble(self._events, "status failed", "status recovered")
-        self._looking = Rounds("tidelock looking", self._look, _STATUS_EVERY)
-        self._showing = Rounds("tidelock status", self._show, _STATUS_EVERY)
+        self._looking = RepeatedTask("tidelock looking", self._look, _STATUS_EVERY)
+        self._showing = RepeatedTask("tidelock status", self._show, _STATUS_EVERY)
 
     def _tell_how_it_begins(self, pipeline: Declaration, spark: SparkSession, *, resumed: bool) -> None:
         kind = "run resumed" if resumed else "run started"
@@ -224,7 +224,7 @@ class Run:
         return status if self._outcome is None else replace(status, state=self._outcome)
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[RunEvent, ...]:
         """The newest events, up to twenty, the oldest first. Any thread may ask; the home has all of them."""
         return self._events.newest
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, LogNotFound
-from tidelock.home.events import Event, Events
+from tidelock.home.events import Events, RunEvent
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.home.status import SegmentStatus, Status
 from tidelock.log import EpochLog
-from tidelock.recovery import State
+from tidelock.recovery import SegmentState
 from tidelock.running.gauges import SegmentView
-from tidelock.running.lookout import Seen
+from tidelock.running.lookout import Sighting
 from tidelock.running.pending import Pending, PendingLog
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.urls import masked
@@ -26,7 +26,7 @@ _OF_GAUGES = {"state_rows": 0, "state_bytes": 0, "restarts": 0, "last_error": No
 
 
 def running_status(
-    record: Record, seen: Seen, events: Events, began: float, drift: Mapping[str, Any] | None
+    record: Record, seen: Sighting, events: Events, began: float, drift: Mapping[str, Any] | None
 ) -> Status:
     """The status of a pipeline that this process runs. Any thread may ask for it; no store is asked."""
     segments = tuple(_running(seen.view.segments[s.name], s, seen.pending) for s in record.segments)
@@ -64,7 +64,7 @@ def status(home: Home) -> Status:
         min(segment.epoch for segment in segments),
         segments,
         _subjects(record),
-        tuple(map(Event.from_json, home.events()[-20:])),
+        tuple(map(RunEvent.from_json, home.events()[-20:])),
         document.get("drift") if document else None,
     )
 
@@ -90,9 +90,9 @@ def _running(view: SegmentView, segment: SegmentRecord, pending: Mapping[str, Pe
 
 
 def _state(view: SegmentView) -> str:
-    if view.state is State.RUNNING and view.paused:
+    if view.state is SegmentState.RUNNING and view.paused:
         return "paused"
-    if view.state is State.BACKING_OFF or (view.state is State.STARTING and view.restarts):
+    if view.state is SegmentState.BACKING_OFF or (view.state is SegmentState.STARTING and view.restarts):
         return "restarting"
     return str(view.state.value)
 

@@ -35,9 +35,9 @@ from tidelock.recovery import (
     Machine,
     QueryEnded,
     QueryFailed,
+    SegmentState,
     SetAside,
     StartSegment,
-    State,
     StopAsked,
     StopSegment,
     TimePassed,
@@ -45,13 +45,13 @@ from tidelock.recovery import (
 )
 from tidelock.running.attempts import Attempt
 from tidelock.running.draining import Draining, Undrained
-from tidelock.running.gauges import Gauge, SegmentView, View
+from tidelock.running.gauges import Gauge, RunView, SegmentView
 from tidelock.running.pending import PendingLog
 from tidelock.running.ports.ports import Told, World
 from tidelock.running.supervision.performer import Performer
 from tidelock.running.supervision.watcher import Watcher
 from tidelock.spark.query.failures import told_if_gone
-from tidelock.spark.query.listening import Progress
+from tidelock.spark.query.listening import BatchProgress
 from tidelock.spark.segments.describing import Functions
 from tidelock.spark.stories.stories import Storyteller
 from tidelock.topology import Cutting
@@ -157,10 +157,10 @@ class Supervisor:
             self._do_undone()
             self.view = self._viewed()
 
-    def _viewed(self) -> View:
+    def _viewed(self) -> RunView:
         machine = self.machine
         state = "failed" if machine.gave_up else "stopped" if machine.done else "running"
-        return View(state, {name: self._viewed_segment(name) for name in self.gauges})
+        return RunView(state, {name: self._viewed_segment(name) for name in self.gauges})
 
     def _viewed_segment(self, name: str) -> SegmentView:
         machine, attempt = self.machine, self.attempts.get(name)
@@ -230,10 +230,10 @@ class Supervisor:
                 return self._cutting.segment(segment).is_head
         return False
 
-    def _progressed(self, progress: Progress) -> None:
+    def _progressed(self, progress: BatchProgress) -> None:
         self._tell(lambda: self._committed(progress))
 
-    def _committed(self, progress: Progress) -> Fact | None:
+    def _committed(self, progress: BatchProgress) -> Fact | None:
         for name, attempt in self.attempts.items():
             if attempt.run == progress.run:
                 epoch = attempt.gate.epoch_of(progress.batch)
@@ -276,7 +276,7 @@ class Supervisor:
     def _stop_at_last_epoch(self, last: Epoch) -> None:
         heads = [s.name for s in self._cutting.segments if s.is_head]
         if all(self.machine.epoch(head) >= last for head in heads) and any(
-            self.machine.state(head) is State.RUNNING for head in heads
+            self.machine.state(head) is SegmentState.RUNNING for head in heads
         ):
             self._last_epoch = None
             self._handle(StopAsked(drain=True, why=f"epoch {last} was to be the last: "))

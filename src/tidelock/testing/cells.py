@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidelock.cache.cells import Cells, Versions, single, written
-from tidelock.cache.fence import Claim, Fence
-from tidelock.cache.operator import Shape
+from tidelock.cache.fence import Fence, WriteClaim
+from tidelock.cache.operator import StateShape
 from tidelock.cache.rows import RowCodec
 from tidelock.cache.store import BUCKETS, CellStore, Keys, Writes, open_cells
 from tidelock.epochs import BEFORE_FIRST, Epoch
 
-SHAPE = Shape(pa.schema([("k", pa.string())]), pa.schema([("n", pa.int64())]))
+SHAPE = StateShape(pa.schema([("k", pa.string())]), pa.schema([("n", pa.int64())]))
 HEADER = b"counts"
 
 
@@ -86,7 +86,7 @@ class Adding:
     def __init__(
         self,
         store: CellStore,
-        claim: Claim,
+        claim: WriteClaim,
         batch: int,
         amounts: Mapping[str, int | None],
         meanwhile: object = None,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidelock.errors import PipelineError, PlanError
-from tidelock.topology.batches import epochs_per_batch
+from tidelock.topology.epochs_per_batch import epochs_per_batch
 from tidelock.topology.graph import Kind, Topology
 from tidelock.topology.names import suggestion
 from tidelock.topology.plan import Plan, Traits

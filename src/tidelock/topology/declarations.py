@@ -11,10 +11,10 @@ from typing import get_args
 
 from tidelock.errors import PipelineError
 from tidelock.topology.names import name_fault, suggestion
-from tidelock.topology.node import Kind, Mode, Node
+from tidelock.topology.node import Kind, Mode, TopologyNode
 
 
-def check_nodes(pipeline: str, nodes: Sequence[Node]) -> None:
+def check_nodes(pipeline: str, nodes: Sequence[TopologyNode]) -> None:
     """Check each node by itself, and that no two are in each other's way.
 
     Raises:
@@ -30,7 +30,7 @@ def check_nodes(pipeline: str, nodes: Sequence[Node]) -> None:
         raise PipelineError(f"pipeline {pipeline} has no source: declare one with @pipeline.source")
 
 
-def check_wiring(nodes: Sequence[Node]) -> None:
+def check_wiring(nodes: Sequence[TopologyNode]) -> None:
     """Check what each node reads and whether somebody reads it.
 
     Raises:
@@ -47,7 +47,7 @@ def check_wiring(nodes: Sequence[Node]) -> None:
             raise PipelineError(f"nothing reads {node}: add a sink or publish it")
 
 
-def check_feedback(nodes: Sequence[Node], feedback: Mapping[str, str]) -> None:
+def check_feedback(nodes: Sequence[TopologyNode], feedback: Mapping[str, str]) -> None:
     """Check that only operators are fed back, each with a schema.
 
     Raises:
@@ -67,14 +67,14 @@ def check_feedback(nodes: Sequence[Node], feedback: Mapping[str, str]) -> None:
             )
 
 
-def _check_name(node: Node) -> None:
+def _check_name(node: TopologyNode) -> None:
     fault = name_fault(node.name)
     if fault:
         article = "an" if node.kind is Kind.OPERATOR else "a"
         raise PipelineError(f"{node.name!r} cannot be the name of {article} {node.kind.value}: {fault}")
 
 
-def _check_settings(node: Node) -> None:
+def _check_settings(node: TopologyNode) -> None:
     modes = get_args(Mode)
     if node.mode not in modes:
         raise PipelineError(f"{node} has the mode {node.mode!r}: use one of {', '.join(modes)}")
@@ -85,7 +85,7 @@ def _check_settings(node: Node) -> None:
         raise PipelineError(f"{node} asks for {node.epochs_per_batch} epochs per batch: use 1 or more")
 
 
-def _check_subject(node: Node) -> None:
+def _check_subject(node: TopologyNode) -> None:
     if node.subject is None:
         return
     if node.kind is Kind.SINK:
@@ -94,16 +94,16 @@ def _check_subject(node: Node) -> None:
         raise PipelineError(f"{node} is published under an empty subject: give the subject a name")
 
 
-def _check_one_node_per_name(nodes: Sequence[Node]) -> None:
-    seen: dict[str, Node] = {}
+def _check_one_node_per_name(nodes: Sequence[TopologyNode]) -> None:
+    seen: dict[str, TopologyNode] = {}
     for node in nodes:
         other = seen.setdefault(node.name, node)
         if other is not node:
             raise PipelineError(f"{other} and {node} have the same name: rename one of them")
 
 
-def _check_one_log_per_subject(nodes: Sequence[Node]) -> None:
-    seen: dict[str, Node] = {}
+def _check_one_log_per_subject(nodes: Sequence[TopologyNode]) -> None:
+    seen: dict[str, TopologyNode] = {}
     for node in nodes:
         if node.subject is None:
             continue
@@ -114,7 +114,7 @@ def _check_one_log_per_subject(nodes: Sequence[Node]) -> None:
             )
 
 
-def _check_number_of_inputs(node: Node) -> None:
+def _check_number_of_inputs(node: TopologyNode) -> None:
     if node.kind is Kind.SOURCE and node.inputs:
         raise PipelineError(f"{node} has the parameter {node.inputs[0]!r}: a source takes only the session, spark")
     if node.kind is Kind.OPERATOR and not node.inputs:
@@ -130,7 +130,7 @@ def _check_number_of_inputs(node: Node) -> None:
         raise PipelineError(f"{node} names one of its inputs twice: name each input once")
 
 
-def _check_input(node: Node, name: str, known: Mapping[str, Node]) -> None:
+def _check_input(node: TopologyNode, name: str, known: Mapping[str, TopologyNode]) -> None:
     if name not in known:
         hint = suggestion(name, (other.name for other in known.values() if other.kind is not Kind.SINK))
         raise PipelineError(

@@ -18,7 +18,7 @@ from tidelock.topology.segments import Cutting
 
 
 @dataclass(frozen=True)
-class Wishes:
+class DocumentWishes:
     """What a document asks for."""
 
     anchors: frozenset[str]
@@ -65,7 +65,7 @@ def _is_anchor(topology: Topology, name: str, stored: set[str]) -> bool:
     return bool(node.inputs) and node.anchor is not False and stored.issuperset(node.inputs)
 
 
-def read_document(fields: object, topology: Topology) -> Wishes:
+def read_document(fields: object, topology: Topology) -> DocumentWishes:
     """What ``fields``, a parsed JSON document, asks of ``topology``.
 
     Raises:
@@ -79,7 +79,7 @@ def read_document(fields: object, topology: Topology) -> Wishes:
     ]
     _check_one_group_per_operator(groups, copies)
     anchors = frozenset().union(*(_anchors(group, groups, topology) for group in groups))
-    return Wishes(anchors, copies, _epochs(groups, topology), _logs(groups, anchors, topology))
+    return DocumentWishes(anchors, copies, _epochs(groups, topology), _logs(groups, anchors, topology))
 
 
 def _group(part: object, path: str, topology: Topology) -> _Group:

@@ -22,9 +22,9 @@ from typing import Any
 from tidelock.errors import PipelineError
 from tidelock.topology.declarations import check_feedback, check_nodes, check_wiring
 from tidelock.topology.names import suggestion
-from tidelock.topology.node import Kind, Mode, Node
+from tidelock.topology.node import Kind, Mode, TopologyNode
 
-__all__ = ["Edge", "Kind", "Mode", "Node", "Topology", "connect"]
+__all__ = ["Edge", "Kind", "Mode", "Topology", "TopologyNode", "connect"]
 
 Edge = tuple[str, str]
 
@@ -41,11 +41,11 @@ class Topology:
     """
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[TopologyNode, ...]
     feedback: Mapping[str, str]
     back_edges: frozenset[Edge]
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> TopologyNode:
         """The node of that name.
 
         Raises:
@@ -99,7 +99,7 @@ class Topology:
         }
 
     @cached_property
-    def _by_name(self) -> dict[str, Node]:
+    def _by_name(self) -> dict[str, TopologyNode]:
         return {node.name: node for node in self.nodes}
 
     @cached_property
@@ -122,7 +122,7 @@ class Topology:
         return found
 
 
-def connect(name: str, nodes: Iterable[Node], feedback: Mapping[str, str]) -> Topology:
+def connect(name: str, nodes: Iterable[TopologyNode], feedback: Mapping[str, str]) -> Topology:
     """Check what was declared and put it in order.
 
     Args:
@@ -146,7 +146,7 @@ def connect(name: str, nodes: Iterable[Node], feedback: Mapping[str, str]) -> To
     return Topology(name, _ordered(declared, back), dict(feedback), back)
 
 
-def _leading_to(name: str, nodes: Sequence[Node]) -> frozenset[str]:
+def _leading_to(name: str, nodes: Sequence[TopologyNode]) -> frozenset[str]:
     """Everything that leads to ``name`` over any edges: itself only when it is on a cycle."""
     inputs = {node.name: node.inputs for node in nodes}
     found: set[str] = set()
@@ -160,7 +160,7 @@ def _leading_to(name: str, nodes: Sequence[Node]) -> frozenset[str]:
 
 
 def _back_edges(
-    nodes: Sequence[Node], feedback: Mapping[str, str], leading: Mapping[str, frozenset[str]]
+    nodes: Sequence[TopologyNode], feedback: Mapping[str, str], leading: Mapping[str, frozenset[str]]
 ) -> frozenset[Edge]:
     return frozenset(
         (one, node.name)
@@ -170,7 +170,7 @@ def _back_edges(
     )
 
 
-def _check_acyclic(nodes: Sequence[Node], back: frozenset[Edge]) -> None:
+def _check_acyclic(nodes: Sequence[TopologyNode], back: frozenset[Edge]) -> None:
     sorter = TopologicalSorter({node.name: _forward(node, back) for node in nodes})
     try:
         sorter.prepare()
@@ -190,7 +190,7 @@ def _turned(cycle: Sequence[str], declared: Sequence[str]) -> list[str]:
 
 
 def _check_loops(
-    nodes: Sequence[Node],
+    nodes: Sequence[TopologyNode],
     feedback: Mapping[str, str],
     back: frozenset[Edge],
     leading: Mapping[str, frozenset[str]],
@@ -211,8 +211,8 @@ def _check_loops(
             )
 
 
-def _ordered(nodes: Sequence[Node], back: frozenset[Edge]) -> tuple[Node, ...]:
-    placed: dict[str, Node] = {}
+def _ordered(nodes: Sequence[TopologyNode], back: frozenset[Edge]) -> tuple[TopologyNode, ...]:
+    placed: dict[str, TopologyNode] = {}
     while len(placed) < len(nodes):
         ready = next(
             node
@@ -223,5 +223,5 @@ def _ordered(nodes: Sequence[Node], back: frozenset[Edge]) -> tuple[Node, ...]:
     return tuple(placed.values())
 
 
-def _forward(node: Node, back: frozenset[Edge]) -> list[str]:
+def _forward(node: TopologyNode, back: frozenset[Edge]) -> list[str]:
     return [one for one in node.inputs if (one, node.name) not in back]

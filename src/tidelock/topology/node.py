@@ -18,7 +18,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Node:
+class TopologyNode:
     """One declared function of a pipeline.
 
     Attributes:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tidelock.errors import InternalError
-from tidelock.topology.graph import Kind, Node, Topology
+from tidelock.topology.graph import Kind, Topology, TopologyNode
 from tidelock.topology.names import listed
 from tidelock.topology.plan import Plan, Traits
 from tidelock.topology.segments import Segment, assemble, feeding
@@ -95,7 +95,7 @@ def grow(question: Question, stored: Reasons) -> Reasons:
     return grown
 
 
-def _why_forced(question: Question, node: Node) -> str | None:
+def _why_forced(question: Question, node: TopologyNode) -> str | None:
     topology, name = question.topology, node.name
     readers = topology.consumers(name)
     if node.kind is Kind.SINK:

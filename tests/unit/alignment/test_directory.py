@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidelock.alignment.directory import Directory, Job, Subject
-from tidelock.alignment.machine import Abort, Align, CatchUp, Commanded, Source, State, Unknown
+from tidelock.alignment.machine import Abort, Align, AlignmentState, CatchUp, Commanded, Source, Unknown
 from tidelock.coordination import EmbeddedTree, Tree
 from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import LogCorrupt, PipelineError
@@ -301,7 +301,7 @@ class TestCommands:
         source = Source.of(["s", "t"]).handle(Commanded(CatchUp(3, ("s",))))
         known.report("one", source)
         assert known.reported("one", ["s", "t"]) == source
-        assert known.reported("one", ["t"]).state is State.UNALIGNED
+        assert known.reported("one", ["t"]).state is AlignmentState.UNALIGNED
 
     def test_which_epochs_took_which(self, known: Directory) -> None:
         assert known.epochs("one") == []

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tidelock.cache import aggregates
-from tidelock.cache.changes import Aggregate, Change, Custom
-from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, Shape
+from tidelock.cache.changes import Aggregate, Custom, StateChange
+from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, StateShape
 from tidelock.cache.store import open_cells
 from tidelock.epochs import BEFORE_FIRST
 from tidelock.errors import Fenced
@@ -25,13 +25,13 @@ class Task:
     """A task of the only batch of a new state."""
 
     def __init__(
-        self, url: str, change: Change, values: pa.Schema, expiry: Expiry | None = None, watermark: int = 0
+        self, url: str, change: StateChange, values: pa.Schema, expiry: Expiry | None = None, watermark: int = 0
     ) -> None:
         self.store = open_cells(url)
         self.store.create(b"header", BEFORE_FIRST)
         fence = replace(self.store.take_over("a run"), batch=0, begun=0, watermark=watermark)
         self.store.begin(fence, BEFORE_FIRST)
-        self.operator = CachedOperator(url, fence.claim, Shape(KEYS, values, expiry), change)
+        self.operator = CachedOperator(url, fence.claim, StateShape(KEYS, values, expiry), change)
 
     def process(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
         given = pa.Table.from_pylist([{BUCKET: 7, **row} for row in rows], ROWS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidelock.cache.operator import Shape
+from tidelock.cache.operator import StateShape
 from tidelock.cache.store import CellStore, open_cells
 from tidelock.caching.caches import CachedSegment, Caches, kept_states
 from tidelock.epochs import BEFORE_FIRST, Epoch, EpochRange
@@ -25,7 +25,7 @@ from tidelock.spark.checkpoint.replay import read_replay
 from tidelock.spark.query.batches import Stopped
 
 COLUMNS = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": {}}]}
-SHAPE = Shape(pa.schema([("k", pa.string())]), pa.schema([("n", pa.int64())]))
+SHAPE = StateShape(pa.schema([("k", pa.string())]), pa.schema([("n", pa.int64())]))
 LAST = 3
 
 

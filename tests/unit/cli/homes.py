@@ -9,16 +9,16 @@ from tests.unit.cli.conftest import COLUMNS
 
 from tidelock import EpochLog
 from tidelock.home.home import Home, Record, SegmentRecord
-from tidelock.topology import Cutting, Kind, Node, Plan, Topology, connect, cut
+from tidelock.topology import Cutting, Kind, Plan, Topology, TopologyNode, connect, cut
 
 
 def topology() -> Topology:
     """From numbers to named numbers to their counts to a sink."""
     nodes = [
-        Node("numbers", Kind.SOURCE),
-        Node("named", Kind.OPERATOR, ("numbers",)),
-        Node("counts", Kind.OPERATOR, ("named",), mode="update"),
-        Node("store", Kind.SINK, ("counts",)),
+        TopologyNode("numbers", Kind.SOURCE),
+        TopologyNode("named", Kind.OPERATOR, ("numbers",)),
+        TopologyNode("counts", Kind.OPERATOR, ("named",), mode="update"),
+        TopologyNode("store", Kind.SINK, ("counts",)),
     ]
     return connect("trending", nodes, {})
 

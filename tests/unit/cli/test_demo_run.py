@@ -8,7 +8,7 @@ import pytest
 
 from tidelock.cli import main
 from tidelock.cli.demo.children import Child, ChildFailed
-from tidelock.cli.demo.progress import SegmentView, Watch
+from tidelock.cli.demo.progress import DemoSegment, DemoWatch
 from tidelock.cli.demo.settings import Settings
 from tidelock.cli.demo.story import PIPELINE
 from tidelock.home.home import Home
@@ -51,7 +51,7 @@ def test_a_child_on_the_leash_ends_when_the_leash_does(tmp_path: Path) -> None:
 
 def test_a_status_of_an_earlier_run_is_no_status(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    watch = Watch(home)
+    watch = DemoWatch(home)
     assert watch.status(since=0.0) is None
     home.put_document("status", {"at": 10.0, "segments": []})
     assert watch.status(since=9.0) is not None
@@ -60,7 +60,7 @@ def test_a_status_of_an_earlier_run_is_no_status(tmp_path: Path) -> None:
 
 def test_every_event_is_news_once(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    watch = Watch(home)
+    watch = DemoWatch(home)
     assert watch.news() == []
     home.add_event({"kind": "run started"})
     home.add_event({"kind": "task retry"})
@@ -70,7 +70,7 @@ def test_every_event_is_news_once(tmp_path: Path) -> None:
 
 
 def test_what_a_segment_has_done_is_not_forgotten_while_it_starts_again() -> None:
-    segment = SegmentView("counts", ("counts",), epochs=7)
+    segment = DemoSegment("counts", ("counts",), epochs=7)
     segment.take({"state": "starting", "lag": 0, "epoch": -1, "restarts": 0})
     assert (segment.state, segment.epochs) == ("starting", 7)
 

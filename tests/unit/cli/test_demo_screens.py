@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from tidelock.cli.demo.drawing import drawing
-from tidelock.cli.demo.progress import Event, SegmentView, View
-from tidelock.cli.demo.screens import LineScreen, NoScreen, screen_for
+from tidelock.cli.demo.progress import DemoEvent, DemoSegment, DemoView
+from tidelock.cli.demo.screens import DemoLineScreen, NoScreen, screen_for
 from tidelock.cli.demo.verdict import verdict
 
 
@@ -16,20 +16,20 @@ def console(**options: Any) -> tuple[Console, io.StringIO]:
     return Console(file=page, width=100, highlight=False, **options), page
 
 
-def view(seconds: float = 12.0, counted: int = 7) -> View:
-    return View(
+def view(seconds: float = 12.0, counted: int = 7) -> DemoView:
+    return DemoView(
         goal=20,
         segments=(
-            SegmentView("wanted", ("tweets", "words", "wanted"), "running", 12),
-            SegmentView("counts", ("counts",), "restarting", counted, lag=12 - counted, restarts=1),
-            SegmentView("store", ("top", "store"), "running", 6, lag=1),
+            DemoSegment("wanted", ("tweets", "words", "wanted"), "running", 12),
+            DemoSegment("counts", ("counts",), "restarting", counted, lag=12 - counted, restarts=1),
+            DemoSegment("store", ("top", "store"), "running", 6, lag=1),
         ),
         seconds=seconds,
-        events=[Event(0.0, "started", loud=True), Event(11.9, "segment failed: counts: " + 100 * "x")],
+        events=[DemoEvent(0.0, "started", loud=True), DemoEvent(11.9, "segment failed: counts: " + 100 * "x")],
     )
 
 
-def drawn(shown: View) -> str:
+def drawn(shown: DemoView) -> str:
     paper, page = console()
     paper.print(drawing(shown))
     return page.getvalue()
@@ -59,8 +59,8 @@ def test_an_event_takes_one_line() -> None:
 
 def test_lines_tell_events_at_once_and_progress_now_and_then() -> None:
     paper, page = console()
-    lines = LineScreen(paper)
-    lines.tell(Event(1.0, "started"))
+    lines = DemoLineScreen(paper)
+    lines.tell(DemoEvent(1.0, "started"))
     lines.show(view(seconds=2.0))
     lines.show(view(seconds=6.0))
     lines.show(view(seconds=12.0))
@@ -76,7 +76,7 @@ def test_machines_see_nothing() -> None:
     paper, page = console()
     with screen_for(paper, quiet=True) as screen:
         assert isinstance(screen, NoScreen)
-        screen.tell(Event(0.0, "started"))
+        screen.tell(DemoEvent(0.0, "started"))
         screen.show(view())
     assert page.getvalue() == ""
 
@@ -84,7 +84,7 @@ def test_machines_see_nothing() -> None:
 def test_a_pipe_gets_lines_and_a_terminal_a_live_picture() -> None:
     paper, page = console()
     with screen_for(paper, quiet=False) as screen:
-        assert isinstance(screen, LineScreen)
+        assert isinstance(screen, DemoLineScreen)
     assert "tidelock demo" in page.getvalue()
     paper, page = console(force_terminal=True)
     with screen_for(paper, quiet=False) as screen:

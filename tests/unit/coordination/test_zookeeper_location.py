@@ -7,7 +7,7 @@ import doctest
 import pytest
 
 from tidelock.coordination.zookeeper import location
-from tidelock.coordination.zookeeper.location import Location, parse
+from tidelock.coordination.zookeeper.location import ZooKeeperLocation, parse
 from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import PipelineError
 
@@ -33,7 +33,7 @@ def test_all_spellings_have_one_canonical_form(url: str, canonical: str) -> None
 
 
 def test_a_location_has_defaults() -> None:
-    assert parse("zookeeper://h") == Location(hosts=(("h", 2181),))
+    assert parse("zookeeper://h") == ZooKeeperLocation(hosts=(("h", 2181),))
 
 
 def test_the_password_is_not_for_people() -> None:

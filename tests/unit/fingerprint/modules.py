@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tidelock.fingerprint.code import fingerprint
-from tidelock.fingerprint.parts import Part
+from tidelock.fingerprint.parts import FingerprintPart
 
 _numbers = itertools.count()
 
@@ -40,7 +40,7 @@ def loaded(folder: Path, text: str, **beside: str) -> Iterator[ModuleType]:
             del sys.modules[gone]
 
 
-def parts(folder: Path, text: str, function: str = "f", **beside: str) -> dict[str, Part]:
+def parts(folder: Path, text: str, function: str = "f", **beside: str) -> dict[str, FingerprintPart]:
     """The fingerprint of a function of a program, by the names of its parts."""
     with loaded(folder, text, **beside) as module:
         return {part.name: part for part in fingerprint(getattr(module, function))}

@@ -16,7 +16,7 @@ from tests.unit.fingerprint.pairs import DIFFERENT, SAME
 from tidelock.fingerprint.code import fingerprint
 from tidelock.fingerprint.comparing import compare
 from tidelock.fingerprint.owners import Owners
-from tidelock.fingerprint.parts import SOURCE, Part
+from tidelock.fingerprint.parts import SOURCE, FingerprintPart
 from tidelock.fingerprint.source import BYTECODE
 
 
@@ -190,7 +190,7 @@ def test_a_function_counts_the_same_wherever_it_is_imported_from(tmp_path: Path)
 
 
 def test_without_its_source_a_function_is_told_by_its_bytecode() -> None:
-    def told(text: str) -> list[Part]:
+    def told(text: str) -> list[FingerprintPart]:
         scope: dict[str, object] = {}
         exec(text, scope)
         return [*fingerprint(scope["f"])]  # type: ignore[arg-type]

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tidelock.fingerprint.nodes import Layout, Meaning, NodePrint, PlanPrint, judge
-from tidelock.fingerprint.parts import SOURCE, Part
+from tidelock.fingerprint.parts import SOURCE, FingerprintPart
 
-CODE = (Part("sums", SOURCE, "1", "return rows.sum()"), Part("LIMIT", "value", "2", "3"))
-OTHER_CODE = (Part("sums", SOURCE, "7", "return rows.max()"), CODE[1])
+CODE = (FingerprintPart("sums", SOURCE, "1", "return rows.sum()"), FingerprintPart("LIMIT", "value", "2", "3"))
+OTHER_CODE = (FingerprintPart("sums", SOURCE, "7", "return rows.max()"), CODE[1])
 PLAN = PlanPrint("4.3", "p", ("Aggregate [k], [sum(n) AS n]",), whole=True)
 OTHER_PLAN = replace(PLAN, digest="q", shown=("Aggregate [k], [max(n) AS n]",))
 STATE = Layout("Aggregate", (("k", "string"), ("sum of sum(n)", "bigint")))
@@ -35,7 +35,8 @@ def test_a_plan_that_says_everything_decides() -> None:
 
 def test_how_cached_state_changes_always_counts() -> None:
     summed, largest = (
-        replace(SUMS, settings=(Part("tidelock.keyed", "value", what, "_Simple"),)) for what in ("sum", "max")
+        replace(SUMS, settings=(FingerprintPart("tidelock.keyed", "value", what, "_Simple"),))
+        for what in ("sum", "max")
     )
     assert meaning(summed, largest) is Meaning.STATE
     assert NodePrint.decode(json.loads(json.dumps(summed.encode()))) == summed
@@ -54,8 +55,8 @@ def test_plans_of_two_sparks_are_not_compared() -> None:
 
 
 def test_code_that_cannot_be_compared_is_told_and_not_refused() -> None:
-    before = replace(SUMS, code=(Part("sums", "bytecode of Python 3.11", "1", ""),), plan=None)
-    after = replace(before, code=(Part("sums", SOURCE, "5", "return 1"),))
+    before = replace(SUMS, code=(FingerprintPart("sums", "bytecode of Python 3.11", "1", ""),), plan=None)
+    after = replace(before, code=(FingerprintPart("sums", SOURCE, "5", "return 1"),))
     change = judge("sums", before, after)
     assert change is not None
     assert (change.meaning, change.told) == (
@@ -74,7 +75,9 @@ def test_what_is_told() -> None:
         "function sums: `return rows.sum()` is now `return rows.max()`"
     )
     limit = replace(
-        SUMS, code=(CODE[0], Part("LIMIT", "value", "9", "5"), Part("new", "name", "1", "x")), plan=None
+        SUMS,
+        code=(CODE[0], FingerprintPart("LIMIT", "value", "9", "5"), FingerprintPart("new", "name", "1", "x")),
+        plan=None,
     )
     change = judge("sums", replace(SUMS, plan=None), limit)
     assert change is not None and change.told == "LIMIT was 3, is 5; new is used now"

@@ -10,8 +10,8 @@ from tidelock.following.merging import (
     MOST,
     Pace,
     Position,
+    SilenceClock,
     Times,
-    Waiting,
     ahead,
     newer,
     next_position,
@@ -136,18 +136,18 @@ class TestTheStart:
 
 
 class TestWaiting:
-    def over(self, waiting: Waiting, now: float, *missed: str, pending: bool = True) -> bool:
+    def over(self, waiting: SilenceClock, now: float, *missed: str, pending: bool = True) -> bool:
         return waiting.is_over(frozenset(missed), pending=pending, now=now, patience=10)
 
     def test_it_begins_when_something_is_pending(self) -> None:
-        waiting = Waiting()
+        waiting = SilenceClock()
         assert not self.over(waiting, 0, "a", "b", pending=False)
         assert not self.over(waiting, 1000, "b"), "nothing was held up so far"
         assert not self.over(waiting, 1009, "b")
         assert self.over(waiting, 1010, "b")
 
     def test_who_was_given_up_is_not_waited_for_again_until_it_is_back(self) -> None:
-        waiting = Waiting()
+        waiting = SilenceClock()
         self.over(waiting, 0, "b")
         assert self.over(waiting, 10, "b")
         waiting.went_without(frozenset("b"))
@@ -158,13 +158,13 @@ class TestWaiting:
         assert not self.over(waiting, 13, "b"), "so b is waited for as ever"
 
     def test_a_step_of_all_forgives(self) -> None:
-        waiting = Waiting()
+        waiting = SilenceClock()
         waiting.went_without(frozenset("b"))
         waiting.all_went()
         assert not self.over(waiting, 0, "b")
 
     def test_the_time_may_be_over_although_nobody_is_silent(self) -> None:
-        waiting = Waiting()
+        waiting = SilenceClock()
         assert not self.over(waiting, 0)
         assert self.over(waiting, 10), "an agreed position that does not come"
         waiting.went_without(frozenset())

@@ -11,7 +11,7 @@ import pytest
 from tests.hammering import hammer
 
 from tidelock.errors import BackendUnavailable, PipelineError
-from tidelock.home.events import Event, Events, Trouble
+from tidelock.home.events import Events, RunEvent, Trouble
 from tidelock.home.home import Home
 
 
@@ -35,11 +35,11 @@ def home(tmp_path: Path) -> SmallHome:
 
 
 @pytest.fixture
-def told() -> list[Event]:
+def told() -> list[RunEvent]:
     return []
 
 
-def test_threads_that_tell_at_once_lose_nothing(home: SmallHome, told: list[Event]) -> None:
+def test_threads_that_tell_at_once_lose_nothing(home: SmallHome, told: list[RunEvent]) -> None:
     events = Events(home, told.append)
     hammer(*[lambda: events.add("alignment", None, "x")] * 4, lambda: len(events.newest), seconds=0.5)
     assert len(told) == len(home.events()) > 4
@@ -47,7 +47,7 @@ def test_threads_that_tell_at_once_lose_nothing(home: SmallHome, told: list[Even
     assert [event["at"] for event in home.events()] == [event.at for event in told]
 
 
-def test_no_room_is_told_once_and_ends_nothing(home: SmallHome, told: list[Event]) -> None:
+def test_no_room_is_told_once_and_ends_nothing(home: SmallHome, told: list[RunEvent]) -> None:
     events = Events(home, told.append)
     events.add("run started", None, "x")
     home.full = True
@@ -67,7 +67,7 @@ def test_no_room_is_told_once_and_ends_nothing(home: SmallHome, told: list[Event
 
 
 def test_a_listener_that_fails_ends_nothing(home: SmallHome, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(event: Event) -> None:
+    def fail(event: RunEvent) -> None:
         raise ValueError("the user's own")
 
     Events(home, fail).add("run started", None, "x")
@@ -76,7 +76,7 @@ def test_a_listener_that_fails_ends_nothing(home: SmallHome, caplog: pytest.LogC
 
 
 def test_a_listener_may_tell_something_itself(home: SmallHome) -> None:
-    def answer(event: Event) -> None:
+    def answer(event: RunEvent) -> None:
         if event.kind == "run started":
             events.add("alignment", None, "x")
 

@@ -9,7 +9,7 @@ import pytest
 from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import PipelineError
 from tidelock.kafka import location
-from tidelock.kafka.location import Location, parse
+from tidelock.kafka.location import KafkaLocation, parse
 
 
 def test_doctests() -> None:
@@ -52,7 +52,7 @@ def test_different_paths_have_different_topics() -> None:
 
 
 def test_a_location_has_defaults() -> None:
-    assert parse("kafka://h") == Location(hosts=(("h", 9092),))
+    assert parse("kafka://h") == KafkaLocation(hosts=(("h", 9092),))
 
 
 @pytest.mark.parametrize(

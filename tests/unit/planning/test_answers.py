@@ -12,12 +12,12 @@ import pytest
 from tests.unit.planning.models import CHAIN, DIAMOND, TREE, drawn, model, operator, with_anchors
 
 from tidelock.planning.answers import Compared, answer, compare, explain, refusal
-from tidelock.planning.choosing import METHODS, Choice, Infeasible, Settings, choose, least_budget
+from tidelock.planning.choosing import METHODS, Infeasible, PlanChoice, PlanSettings, choose, least_budget
 from tidelock.planning.costs import Configuration, costs
 from tidelock.planning.model import Model, Rates
 from tidelock.planning.sums import share, sums
 
-SETTINGS = Settings(steps=15, frequencies=12, max_frequency=20.0)
+SETTINGS = PlanSettings(steps=15, frequencies=12, max_frequency=20.0)
 
 
 def strict(document: dict[str, Any]) -> Any:
@@ -94,7 +94,7 @@ def test_some_commits_that_cost_nothing_leave_the_other_frequencies_as_numbers()
 def test_operators_with_frequencies_of_their_own_are_told_by_name() -> None:
     own = Configuration(frozenset({0, 1}), (4.0, 2.0), own={1: 3.0, 2: math.inf})
     given = model(operator("a"), operator("b", "a"), operator("c", "b", state_size=0.0))
-    told = strict(answer(given, 9.0, Choice("chain-dp-refined", own, costs(given, own), None)))
+    told = strict(answer(given, 9.0, PlanChoice("chain-dp-refined", own, costs(given, own), None)))
     assert told["gap"] is None
     first, second = told["segments"]
     assert (first["frequency"], first["frequencies"]) == (4.0, {"a": 4.0})

@@ -13,9 +13,9 @@ from tidelock.errors import PlanError
 from tidelock.planning.baselines import each_segment, one_segment
 from tidelock.planning.choosing import (
     METHODS,
-    Choice,
     Infeasible,
-    Settings,
+    PlanChoice,
+    PlanSettings,
     choose,
     fitting_interval,
     least_budget,
@@ -26,7 +26,7 @@ from tidelock.planning.model import Model
 from tidelock.planning.thesis import chain_dp, chain_dp_refined, tree_dp
 
 BUDGET = 4.0
-SETTINGS = Settings(steps=12, frequencies=9, max_frequency=30.0)
+SETTINGS = PlanSettings(steps=12, frequencies=9, max_frequency=30.0)
 
 
 def refusal(given: Model, budget: float, method: str = "exact") -> Infeasible:
@@ -57,7 +57,7 @@ def exactly(given: Model, budget: float) -> Configuration:
 )
 def test_every_method_is_asked_with_its_own_settings(method: str, expected: Configuration) -> None:
     choice = choose(CHAIN, BUDGET, method, SETTINGS)
-    assert choice == Choice(method, expected, costs(CHAIN, expected), 0.0 if method == "exact" else None)
+    assert choice == PlanChoice(method, expected, costs(CHAIN, expected), 0.0 if method == "exact" else None)
     assert choice.costs.overhead <= BUDGET * (1 + 1e-9)
     assert math.isfinite(choice.costs.recovery)
 
@@ -68,8 +68,8 @@ def test_the_methods_of_the_command_line_are_those_that_there_are() -> None:
 
 
 def test_without_a_method_the_answer_is_exact_and_without_settings_it_has_defaults() -> None:
-    assert choose(CHAIN, BUDGET) == choose(CHAIN, BUDGET, "exact", Settings())
-    assert choose(CHAIN, BUDGET, "chain-dp") == choose(CHAIN, BUDGET, "chain-dp", Settings(steps=60))
+    assert choose(CHAIN, BUDGET) == choose(CHAIN, BUDGET, "exact", PlanSettings())
+    assert choose(CHAIN, BUDGET, "chain-dp") == choose(CHAIN, BUDGET, "chain-dp", PlanSettings(steps=60))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -171,7 +171,7 @@ def test_a_method_that_finds_nothing_in_a_budget_that_is_enough_says_to_use_anot
 
 def test_a_division_that_is_too_coarse_says_to_make_it_finer() -> None:
     with pytest.raises(Infeasible, match="a finer division") as refused:
-        choose(CHAIN, 2.001, "tree-dp", Settings(steps=1, frequencies=1, max_frequency=1000.0))
+        choose(CHAIN, 2.001, "tree-dp", PlanSettings(steps=1, frequencies=1, max_frequency=1000.0))
     assert refused.value.least is None
 
 

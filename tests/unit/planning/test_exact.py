@@ -11,7 +11,7 @@ import pytest
 
 from tidelock.errors import PlanError
 from tidelock.planning.costs import costs
-from tidelock.planning.exact import Found, exact, least_overhead
+from tidelock.planning.exact import ProvedPlan, exact, least_overhead
 from tidelock.planning.model import Model, Operator
 from tidelock.planning.sums import Shared, share, sums
 
@@ -69,7 +69,7 @@ def storing(model: Model) -> float:
     return sum(model.storage_cost * model.rates[at] * one.tuple_size for at, one in enumerate(model.operators))
 
 
-def check(model: Model, budget: float, found: Found | None) -> float:
+def check(model: Model, budget: float, found: ProvedPlan | None) -> float:
     """See that the plan is what it says; return its recovery time."""
     assert found is not None
     told = costs(model, found.configuration)

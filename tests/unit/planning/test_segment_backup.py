@@ -12,10 +12,10 @@ import pytest
 from tidelock.errors import PlanError
 from tidelock.planning.segment_backup import (
     Application,
-    Configuration,
+    ApplicationNode,
+    BackupConfiguration,
     Delays,
-    Node,
-    Prices,
+    PriceList,
     Sizes,
     Unreachable,
     cheapest,
@@ -30,7 +30,7 @@ from tidelock.planning.segment_backup.optimum import LONGEST_BLOCK, shortest_sta
 # With blocks of 25 tuples: one barrier and 25 tuples a second, queues of 25/50 and 50/100 tuples a second.
 THREE = Application(
     tuple_frequency=24,
-    nodes=(Node("tweets"), Node("words", 0.02, 2.0), Node("store", 0.01, 0.5)),
+    nodes=(ApplicationNode("tweets"), ApplicationNode("words", 0.02, 2.0), ApplicationNode("store", 0.01, 0.5)),
     delays=Delays(
         edge=0.01,
         transmit=0.003,
@@ -43,7 +43,7 @@ THREE = Application(
         recovery_misc=0.5,
     ),
     sizes=Sizes(tuple=100, barrier=10, checkpoint=1000, ack=20),
-    prices=Prices(computation=2, network=0.001, storage=0.0001),
+    prices=PriceList(computation=2, network=0.001, storage=0.0001),
 )
 ENDS = configure(THREE, [], 25)
 ALL = configure(THREE, [1], 25)
@@ -51,7 +51,7 @@ ALL = configure(THREE, [1], 25)
 # Segment Backup, section 5.2: 30 tuples a second arrive, barriers included, and 80 can be served.
 SEVEN = Application(
     tuple_frequency=28.8,
-    nodes=(Node("1"), *(Node(str(number), 1 / 80) for number in range(2, 8))),
+    nodes=(ApplicationNode("1"), *(ApplicationNode(str(number), 1 / 80) for number in range(2, 8))),
     delays=replace(THREE.delays, edge=0.005, normal_tuple=0.0125, ack=0.02, recovery_misc=0.0),
     sizes=THREE.sizes,
     prices=THREE.prices,
@@ -85,7 +85,7 @@ def test_ratios_and_rates() -> None:
         (ALL, 1.5 + 0.014 * 1 + 0.005 * 50 / 2),
     ],
 )
-def test_recovery_delay(configuration: Configuration, delay: float) -> None:
+def test_recovery_delay(configuration: BackupConfiguration, delay: float) -> None:
     assert recovery_delay(THREE, configuration) == pytest.approx(delay)
 
 
@@ -96,7 +96,7 @@ def test_recovery_delay(configuration: Configuration, delay: float) -> None:
         (ALL, 0.30 + 0.06 + 0.2, 3020 + 40 + 10000, 500 + 3000, 14.53),
     ],
 )
-def test_costs(configuration: Configuration, time: float, sent: float, stored: float, total: float) -> None:
+def test_costs(configuration: BackupConfiguration, time: float, sent: float, stored: float, total: float) -> None:
     found = costs(THREE, configuration)
     assert found.overhead_time == pytest.approx(time)
     assert found.overhead_communication == pytest.approx(sent)
@@ -240,7 +240,7 @@ def test_what_is_no_bound(bound: float) -> None:
 
 def test_numbers_that_are_too_large_are_told() -> None:
     with pytest.raises(PlanError, match="the right units"):
-        cheapest(replace(THREE, prices=Prices(1e308, 1e308, 1e308)), 2.0)
+        cheapest(replace(THREE, prices=PriceList(1e308, 1e308, 1e308)), 2.0)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_stability_can_be_what_makes_a_bound_unreachable() -> None:
 LONGEST_TRIED = 200
 
 
-def _every(application: Application, lengths: list[int]) -> Iterator[Configuration]:
+def _every(application: Application, lengths: list[int]) -> Iterator[BackupConfiguration]:
     inner = range(1, len(application.nodes) - 1)
     subsets = chain.from_iterable(combinations(inner, size) for size in range(len(inner) + 1))
     for between in subsets:
@@ -285,17 +285,17 @@ def _every(application: Application, lengths: list[int]) -> Iterator[Configurati
 
 def _random_application(chance: random.Random) -> Application:
     frequency = chance.uniform(5, 50)
-    nodes, rate = [Node("spout")], frequency
+    nodes, rate = [ApplicationNode("spout")], frequency
     for number in range(chance.randint(1, 6)):
         ratio = chance.choice([1.0, chance.uniform(0.2, 3)])
-        nodes.append(Node(f"node {number}", chance.uniform(0.05, 0.95) / rate, ratio))
+        nodes.append(ApplicationNode(f"node {number}", chance.uniform(0.05, 0.95) / rate, ratio))
         rate *= ratio
     return Application(
         frequency,
         tuple(nodes),
         Delays(*(chance.choice([0.0, chance.uniform(0, 0.02)]) for _ in range(4)), *_some(chance, 5)),
         Sizes(*(chance.choice([0.0, 10 ** chance.uniform(0, 4)]) for _ in range(4))),
-        Prices(chance.uniform(0, 1), 10 ** chance.uniform(-8, -4), 10 ** chance.uniform(-8, -2)),
+        PriceList(chance.uniform(0, 1), 10 ** chance.uniform(-8, -4), 10 ** chance.uniform(-8, -2)),
     )
 
 

@@ -8,7 +8,7 @@ from tests.unit.topology.shapes import chain
 
 from tidelock.errors import PipelineError
 from tidelock.fingerprint.nodes import Layout, NodePrint
-from tidelock.fingerprint.parts import SOURCE, Part
+from tidelock.fingerprint.parts import SOURCE, FingerprintPart
 from tidelock.home.events import Events
 from tidelock.home.home import Home, Record, SegmentRecord
 from tidelock.preparing.changed_code import accepted_changes, encode_prints, tell_changes
@@ -17,7 +17,7 @@ STATE = Layout("Aggregate", (("k", "string"),))
 
 
 def printed(code: str, **more: object) -> NodePrint:
-    return replace(NodePrint((Part("f", SOURCE, code, code),)), **more)  # type: ignore[arg-type]
+    return replace(NodePrint((FingerprintPart("f", SOURCE, code, code),)), **more)  # type: ignore[arg-type]
 
 
 OLD = {"b": printed("1"), "c": printed("2", keeps_state=True, layouts=(STATE,))}
@@ -97,7 +97,7 @@ def test_a_refusal_does_not_promise_more_than_it_knows(shop: Shop) -> None:
 
 
 def test_code_that_cannot_be_compared_may_compute_something_else(shop: Shop) -> None:
-    before = NodePrint((Part("f", "bytecode of Python 3.10", "1", ""),))
+    before = NodePrint((FingerprintPart("f", "bytecode of Python 3.10", "1", ""),))
     shop.record = replace(shop.record, prints=encode_prints({"b": before}))
     ((_, text),) = shop.start({"b": printed("1")})
     assert text == (

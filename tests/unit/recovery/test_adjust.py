@@ -6,18 +6,18 @@ import pytest
 
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import InternalError, LogCorrupt
-from tidelock.recovery import Adjusted, Found, Held, Link, Shape, Step, Unrecoverable, adjust, violations
+from tidelock.recovery import Adjusted, Held, Link, Remains, Shape, Step, Unrecoverable, adjust, violations
 
 
 def held(head: int, *ends: int) -> Held:
     return Held(Epoch(head), tuple(map(Epoch, ends)))
 
 
-def found(safe: int | tuple[int, ...], window: Held | None = None) -> Found:
-    return Found(tuple(map(Epoch, safe if isinstance(safe, tuple) else (safe,))), window)
+def found(safe: int | tuple[int, ...], window: Held | None = None) -> Remains:
+    return Remains(tuple(map(Epoch, safe if isinstance(safe, tuple) else (safe,))), window)
 
 
-def versions(shape: Shape, state: dict[str, Found]) -> dict[str, int]:
+def versions(shape: Shape, state: dict[str, Remains]) -> dict[str, int]:
     adjusted = adjust(shape, state)
     assert violations(shape, state, adjusted) == []
     return {segment: adjusted.version(segment) for segment in shape}
@@ -198,7 +198,7 @@ class TestUnrecoverable:
         ],
     )
     def test_it_names_the_segment_and_what_is_missing(
-        self, state: dict[str, Found], segment: str, missing: str
+        self, state: dict[str, Remains], segment: str, missing: str
     ) -> None:
         with pytest.raises(Unrecoverable, match=f"^segment '{segment}'.*{missing}") as caught:
             adjust(PAIR, state)

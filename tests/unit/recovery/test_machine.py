@@ -19,11 +19,11 @@ from tidelock.recovery import (
     QueryEnded,
     QueryFailed,
     QueryStarted,
+    SegmentState,
     SetAside,
     SetAsideDone,
     Shape,
     StartSegment,
-    State,
     StopAsked,
     StopSegment,
     TimePassed,
@@ -83,13 +83,13 @@ class TestStart:
         story = Story(running=False)
         story.tell(InputsReady("a"))
         story.commit("a", 0)
-        assert story.machine.state("a") is State.RUNNING
+        assert story.machine.state("a") is SegmentState.RUNNING
 
     def test_epochs_of_an_earlier_run_are_known_before_the_start(self) -> None:
         story = Story(running=False)
         assert story.machine.epoch("a") == BEFORE_FIRST
         story.commit("a", 7)
-        assert (story.machine.state("a"), story.machine.epoch("a")) == (State.WAITING, 7)
+        assert (story.machine.state("a"), story.machine.epoch("a")) == (SegmentState.WAITING, 7)
 
     def test_what_can_never_start_is_given_up_before_it(self) -> None:
         story = Story(running=False)
@@ -300,7 +300,7 @@ class TestPoison:
         story = self.poisoned()
         assert story.tell(StopAsked(drain=False)) == (StopSegment("a"), StopSegment("c"))
         assert story.tell(SetAsideDone("b", Epoch(5))) == ()
-        assert story.machine.state("b") is State.STOPPED
+        assert story.machine.state("b") is SegmentState.STOPPED
 
 
 class TestStop:
@@ -331,7 +331,7 @@ class TestStop:
         story = Story()
         story.tell(StopAsked(drain=False))
         assert story.fail("b", final=True) == ()
-        assert story.machine.state("b") is State.STOPPED
+        assert story.machine.state("b") is SegmentState.STOPPED
         assert story.machine.last_error("b") == "boom"
 
 
@@ -467,7 +467,7 @@ class TestFactsThatCannotBe:
         story.fail("b", final=True)
         for fact in (InputsReady("b"), QueryStarted("b"), QueryEnded("b"), QueryFailed("b", None, "late")):
             assert story.tell(fact) == ()
-        assert story.machine.state("b") is State.FAILED
+        assert story.machine.state("b") is SegmentState.FAILED
         assert len(story.machine.failures("b")) == 1
 
     def test_a_shape_out_of_order(self) -> None:
@@ -480,7 +480,7 @@ class TestValidate:
 
     def test_a_segment_that_waits_for_nothing(self) -> None:
         machine = Story().machine
-        machine._lives["b"].state = State.BACKING_OFF
+        machine._lives["b"].state = SegmentState.BACKING_OFF
         with pytest.raises(InternalError, match="waits for 0 things"):
             machine.validate()
 
@@ -492,7 +492,7 @@ class TestValidate:
 
     def test_a_failure_that_nobody_knows(self) -> None:
         machine = Story().machine
-        machine._lives["b"].state = State.FAILED
+        machine._lives["b"].state = SegmentState.FAILED
         with pytest.raises(InternalError, match="failed segments"):
             machine.validate()
 
@@ -500,7 +500,7 @@ class TestValidate:
     def test_a_segment_that_survives_a_stop(self, drain: bool) -> None:
         story = Story()
         story.tell(StopAsked(drain))
-        story.machine._lives["a"].state = State.RUNNING
+        story.machine._lives["a"].state = SegmentState.RUNNING
         with pytest.raises(InternalError, match="'a' is running although it has to end"):
             story.machine.validate()
 

@@ -9,7 +9,7 @@ import pytest
 from tidelock.credentials import Credentials, credentials_for
 from tidelock.errors import PipelineError
 from tidelock.redis import location
-from tidelock.redis.location import Location, parse
+from tidelock.redis.location import RedisLocation, parse
 
 
 def test_doctests() -> None:
@@ -49,7 +49,7 @@ def test_everything_in_a_database_has_the_same_server() -> None:
 
 
 def test_a_location_has_defaults() -> None:
-    assert parse("redis://h") == Location(hosts=(("h", 6379),), db=0, path="")
+    assert parse("redis://h") == RedisLocation(hosts=(("h", 6379),), db=0, path="")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE
 
 from tidelock.errors import BackendUnavailable
 from tidelock.redis import server
-from tidelock.redis.location import Location, parse
+from tidelock.redis.location import RedisLocation, parse
 
 KNOWN, NEW, HANGS = (parse(f"redis://{name}/0/a") for name in ("known", "new", "hangs"))
 
@@ -24,7 +24,7 @@ class Servers:
         self.goes_on = threading.Event()
         self.answers: list[str] = []
 
-    def check(self, client: Any, location: Location) -> None:
+    def check(self, client: Any, location: RedisLocation) -> None:
         """Answer the first question to a server."""
         if location == HANGS.server:
             self.asked.release()

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tests.unit.cli.homes import make_home
 
-from tidelock import Event, SegmentStatus, Status
+from tidelock import RunEvent, SegmentStatus, Status
 from tidelock.cli import main
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.home.events import Events
 from tidelock.home.home import Home
-from tidelock.recovery import State
-from tidelock.running.gauges import Gauge, SegmentView, View
-from tidelock.running.lookout import Seen
+from tidelock.recovery import SegmentState
+from tidelock.running.gauges import Gauge, RunView, SegmentView
+from tidelock.running.lookout import Sighting
 from tidelock.running.pending import Pending
 from tidelock.running.status import running_status
 
@@ -80,10 +80,10 @@ def status(home: Home) -> Status:
     events.add("run started", None, "trending, 2 segments")
     events.add("segment failed", "store", "in epoch 8: no", 8)
     gauge = Gauge(1234.56, 0.12345, 7, 800, time.monotonic(), ((1.0, 10), (2.0, 30)))
-    named = SegmentView(State.RUNNING, True, Epoch(9), 0, None, gauge)
-    store = SegmentView(State.STARTING, False, BEFORE_FIRST, 1, "ValueError: no", Gauge())
+    named = SegmentView(SegmentState.RUNNING, True, Epoch(9), 0, None, gauge)
+    store = SegmentView(SegmentState.STARTING, False, BEFORE_FIRST, 1, "ValueError: no", Gauge())
     pending = {"named": Pending(Epoch(9), 20_000, 3, 1_500)}
-    seen = Seen(0.0, View("running", {"named": named, "store": store}), pending)
+    seen = Sighting(0.0, RunView("running", {"named": named, "store": store}), pending)
     return running_status(home.known(), seen, events, BEGAN, None)
 
 
@@ -131,9 +131,9 @@ def test_a_home_at_rest_has_the_same_fields(
 
 def test_an_event_is_what_the_home_keeps_of_it(home: Home, status: Status) -> None:
     failed = status.events[-1]
-    assert failed == Event(NOW, "segment failed", "store", "in epoch 8: no", 8)
+    assert failed == RunEvent(NOW, "segment failed", "store", "in epoch 8: no", 8)
     assert home.events()[-1] == failed.to_json() == {**TOLD[-1], "epoch": 8}
-    assert Event.from_json(home.events()[-1]) == failed
+    assert RunEvent.from_json(home.events()[-1]) == failed
 
 
 def test_values_come_back_from_their_json(status: Status) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelock.topology import Cutting, Kind, Node, Plan, Topology, Traits, connect, cut
+from tidelock.topology import Cutting, Kind, Plan, Topology, TopologyNode, Traits, connect, cut
 
 STATE = Traits(stateful=True)
 WINDOW = Traits(stateful=True, event_time=True)
@@ -14,19 +14,19 @@ CLOCK = Traits(watermark=True)
 GROUPED = Traits(grouped=True)
 
 
-def source(name: str, **settings: Any) -> Node:
-    return Node(name, Kind.SOURCE, **settings)
+def source(name: str, **settings: Any) -> TopologyNode:
+    return TopologyNode(name, Kind.SOURCE, **settings)
 
 
-def operator(name: str, *inputs: str, **settings: Any) -> Node:
-    return Node(name, Kind.OPERATOR, inputs, **settings)
+def operator(name: str, *inputs: str, **settings: Any) -> TopologyNode:
+    return TopologyNode(name, Kind.OPERATOR, inputs, **settings)
 
 
-def sink(name: str, *inputs: str, **settings: Any) -> Node:
-    return Node(name, Kind.SINK, inputs, **settings)
+def sink(name: str, *inputs: str, **settings: Any) -> TopologyNode:
+    return TopologyNode(name, Kind.SINK, inputs, **settings)
 
 
-def pipeline(*nodes: Node, **feedback: str) -> Topology:
+def pipeline(*nodes: TopologyNode, **feedback: str) -> Topology:
     return connect("trending", nodes, feedback)
 
 

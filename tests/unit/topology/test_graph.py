@@ -5,7 +5,7 @@ import pytest
 from tests.unit.topology.shapes import chain, operator, pipeline, sink, source
 
 from tidelock.errors import PipelineError
-from tidelock.topology import Kind, Node, Topology, connect
+from tidelock.topology import Kind, Topology, TopologyNode, connect
 
 LOOP = (source("edges"), operator("scores", "edges", "ranks"), operator("ranks", "scores"), sink("store", "ranks"))
 
@@ -90,7 +90,10 @@ WORDS = (source("tweets"), operator("words", "tweets"))
         ((*WORDS, sink("z", "words"), operator("c", "z")), r"operator c reads z, but that is a sink"),
         ((*WORDS, operator("c")), r"operator c has no inputs: name a source or an operator"),
         ((*WORDS, operator("c", "words", "words")), r"operator c names one of its inputs twice"),
-        ((source("a"), Node("b", Kind.SOURCE, ("a",))), r"source b has the parameter 'a': a source takes only"),
+        (
+            (source("a"), TopologyNode("b", Kind.SOURCE, ("a",))),
+            r"source b has the parameter 'a': a source takes only",
+        ),
         (WORDS, r"nothing reads operator words: add a sink or publish it"),
         ((source("a"), source("b"), sink("z", "a")), r"nothing reads source b: add a sink or publish it"),
         (
@@ -111,7 +114,7 @@ WORDS = (source("tweets"), operator("words", "tweets"))
         ),
     ],
 )
-def test_what_cannot_work_is_said_in_a_sentence(nodes: tuple[Node, ...], message: str) -> None:
+def test_what_cannot_work_is_said_in_a_sentence(nodes: tuple[TopologyNode, ...], message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         pipeline(*nodes)
 

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from tidelock.alignment.leading import Leader
-from tidelock.alignment.machine import Source, State
+from tidelock.alignment.machine import AlignmentState, Source
 from tidelock.cli.exits import BAD, GOOD
 from tidelock.pipeline.subscriptions import directory
 
@@ -25,10 +25,10 @@ def align(args: argparse.Namespace) -> int:
         leader = Leader(known, args.job, _Screen(quiet=args.json).look)
         if args.abort:
             source = leader.abort(args.timeout)
-            done = source.state is State.UNALIGNED
+            done = source.state is AlignmentState.UNALIGNED
         else:
             source = leader.align(args.subjects or (), args.timeout)
-            done = source.state is State.ALIGNED
+            done = source.state is AlignmentState.ALIGNED
         alive = known.is_alive(args.job)
     answer = {
         "job": args.job,
@@ -69,7 +69,7 @@ class _Screen:
 
     def look(self, source: Source) -> None:
         words = source.state.value
-        if source.state is State.ALIGNED:
+        if source.state is AlignmentState.ALIGNED:
             starts = ", ".join(f"{name} from epoch {max(0, start)}" for name, start in source.aligned.items())
             words = f"aligned: {starts}"
         if words != self._said and not self._quiet:

@@ -15,7 +15,7 @@ from tidelock.cli.exits import GOOD
 from tidelock.cli.pictures.showing import Showing
 from tidelock.coordination import open_tree
 from tidelock.errors import BackendUnavailable, PipelineError
-from tidelock.kafka.location import Location, parse
+from tidelock.kafka.location import KafkaLocation, parse
 from tidelock.log import EpochLog, Retention
 from tidelock.log.json_records import describe_columns
 from tidelock.pipeline.subscriptions import default_coordinator
@@ -64,7 +64,7 @@ def _stops(signals: Signals, due: float) -> bool:
     return True
 
 
-def _topic(url: str) -> tuple[Location, str]:
+def _topic(url: str) -> tuple[KafkaLocation, str]:
     location = parse(url)
     if not location.path or "/" in location.path:
         raise PipelineError(f"{location.shown} names no topic: write it like kafka://host:9092/topic")

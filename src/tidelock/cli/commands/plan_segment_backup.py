@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tidelock.cli.exits import BAD, GOOD
 from tidelock.errors import PlanError
-from tidelock.planning.segment_backup import Application, Choice, Unreachable, cheapest
+from tidelock.planning.segment_backup import Application, CheapestConfiguration, Unreachable, cheapest
 from tidelock.planning.segment_backup_document import read_application, read_bound, write_choice
 
 
@@ -52,7 +52,7 @@ def _document(path: Path) -> Any:
         raise PlanError(f"{path} is not JSON: {error}") from error
 
 
-def page(application: Application, choice: Choice, bound: float) -> RenderableType:
+def page(application: Application, choice: CheapestConfiguration, bound: float) -> RenderableType:
     """Everything on one page: the nodes, the connectors, the delay and the costs."""
     connectors = choice.configuration.connectors
     blocks = f"{len(connectors)} connectors, blocks of {choice.configuration.block_length} tuples"
@@ -75,7 +75,7 @@ def _line(application: Application, connectors: tuple[int, ...]) -> Text:
     return Text(" ─▶ ").join(shown)
 
 
-def _windows(application: Application, choice: Choice) -> Table:
+def _windows(application: Application, choice: CheapestConfiguration) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("connector", overflow="fold")
     table.add_column("next connector", overflow="fold")
@@ -87,7 +87,7 @@ def _windows(application: Application, choice: Choice) -> Table:
     return table
 
 
-def _costs(choice: Choice) -> Table:
+def _costs(choice: CheapestConfiguration) -> Table:
     costs = choice.costs
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_footer=True)
     table.add_column("cost per second", footer="total")

@@ -14,7 +14,7 @@ from tidelock.cli.exits import BAD, GOOD
 from tidelock.cli.pictures.plan_tables import compared_table, reasons_table, segments_table, told
 from tidelock.errors import PlanError
 from tidelock.planning.answers import Compared, Reason, answer, compare, explain, refusal
-from tidelock.planning.choosing import Choice, Infeasible, Settings, choose
+from tidelock.planning.choosing import Infeasible, PlanChoice, PlanSettings, choose
 from tidelock.planning.document import read_model
 from tidelock.planning.model import Model
 
@@ -63,14 +63,14 @@ def read_topology(path: Path) -> Model:
         raise PlanError(f"{path}: {error}") from error
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
+def settings_of(args: argparse.Namespace) -> PlanSettings:
     """What the options say to the methods of the thesis."""
     given = {
         "steps": args.steps,
         "frequencies": args.frequencies,
         "max_frequency": args.max_frequency,
     }
-    return Settings(**{name: value for name, value in given.items() if value is not None})
+    return PlanSettings(**{name: value for name, value in given.items() if value is not None})
 
 
 def more_facts(reasons: list[Reason], rivals: list[Compared], model: Model) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _compared(rival: Compared, model: Model) -> dict[str, Any]:
     }
 
 
-def _show(model: Model, budget: float, choice: Choice, reasons: list[Reason], rivals: list[Compared]) -> None:
+def _show(model: Model, budget: float, choice: PlanChoice, reasons: list[Reason], rivals: list[Compared]) -> None:
     console = Console(highlight=False, markup=False)
     console.print(segments_table(model, choice))
     console.print(told(model, budget, choice))

@@ -17,7 +17,7 @@ from tidelock.cli.pictures.run_screens import Screen, Volume, screen_for
 from tidelock.cli.pictures.showing import Showing
 from tidelock.cli.sessions import command_session
 from tidelock.errors import BatchFailed
-from tidelock.home.events import Event
+from tidelock.home.events import RunEvent
 from tidelock.home.home import Home
 from tidelock.pipeline.declaration import Declaration
 from tidelock.pipeline.loading import load
@@ -29,7 +29,7 @@ from tidelock.running.signals import Signals
 from tidelock.spark.frames import SparkSession
 from tidelock.topology import Plan
 
-Told = queue.SimpleQueue[Event]
+Told = queue.SimpleQueue[RunEvent]
 
 _LOOK_EVERY = 0.25
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidelock.alignment.machine import State
+from tidelock.alignment.machine import AlignmentState
 from tidelock.cli.commands.log_show import epochs_text, moment_text, plain_table
 from tidelock.cli.exits import GOOD
 from tidelock.cli.pictures.subject_facts import Facts, subject_facts, subjects_facts
@@ -109,7 +109,7 @@ def _consumers(facts: Facts) -> RenderableType | None:
 
 
 def _at_once(fact: Facts) -> str:
-    if fact["state"] != State.ALIGNED.value:
+    if fact["state"] != AlignmentState.ALIGNED.value:
         return "all there are"
     return "1" if fact["one_by_one"] else f"1, or up to {fact['epochs_per_batch']}"
 

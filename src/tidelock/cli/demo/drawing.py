@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tidelock.cli.demo.progress import Event, SegmentView, View
+from tidelock.cli.demo.progress import DemoEvent, DemoSegment, DemoView
 from tidelock.cli.pictures.segment_table import STYLES
 
 _EVENTS_SHOWN = 14
@@ -27,12 +27,12 @@ _COLUMNS: Sequence[tuple[str, Any, int]] = (  # the widths keep the table from j
 )
 
 
-def drawing(view: View) -> RenderableType:
+def drawing(view: DemoView) -> RenderableType:
     """The whole picture."""
     return Group(_pipeline(view.segments), _table(view), *map(_line, view.events[-_EVENTS_SHOWN:]))
 
 
-def _pipeline(segments: Sequence[SegmentView]) -> RenderableType:
+def _pipeline(segments: Sequence[DemoSegment]) -> RenderableType:
     """A box for each segment, in the colour of its state, with the logs between them."""
     grid = Table.grid(padding=(0, 1))
     cells: list[RenderableType] = []
@@ -42,19 +42,19 @@ def _pipeline(segments: Sequence[SegmentView]) -> RenderableType:
     return grid
 
 
-def _box(segment: SegmentView) -> Panel:
+def _box(segment: DemoSegment) -> Panel:
     style = STYLES.get(segment.state, "")
     names = Text(f"{' → '.join(segment.operators):^12}", no_wrap=True)  # room for the longest state
     return Panel(names, box=box.ROUNDED, border_style=style, subtitle=Text(segment.state, style), expand=False)
 
 
-def _log(reader: SegmentView) -> Text:
+def _log(reader: DemoSegment) -> Text:
     """The log before a segment: an arrow, with the number of epochs that wait in it."""
     waiting = f"{reader.lag:>2} wait" if reader.lag else ""
     return Text.assemble((f"{waiting:^7}", "yellow"), "\n", ("──log─▶", "dim"))
 
 
-def _table(view: View) -> Table:
+def _table(view: DemoView) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, side, width in _COLUMNS:
         table.add_column(name, justify=side, min_width=width, no_wrap=True)
@@ -63,7 +63,7 @@ def _table(view: View) -> Table:
     return table
 
 
-def _cells(segment: SegmentView, goal: int) -> Iterator[RenderableType]:
+def _cells(segment: DemoSegment, goal: int) -> Iterator[RenderableType]:
     yield f" {segment.name}"
     yield Text(segment.state, style=STYLES.get(segment.state, ""))
     yield ProgressBar(total=goal, completed=min(segment.epochs, goal), width=20)
@@ -72,5 +72,5 @@ def _cells(segment: SegmentView, goal: int) -> Iterator[RenderableType]:
     yield str(segment.restarts or "")
 
 
-def _line(event: Event) -> Text:
+def _line(event: DemoEvent) -> Text:
     return Text(f" {event}", style="bold" if event.loud else "dim", no_wrap=True, overflow="ellipsis")

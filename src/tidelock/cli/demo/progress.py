@@ -10,7 +10,7 @@ from tidelock.home.home import Home
 
 
 @dataclass(frozen=True)
-class Event:
+class DemoEvent:
     """Something that happened, ``seconds`` after the demo began; ``loud`` if the demo did it."""
 
     seconds: float
@@ -22,7 +22,7 @@ class Event:
 
 
 @dataclass
-class SegmentView:
+class DemoSegment:
     """One segment as a person sees it."""
 
     name: str
@@ -40,15 +40,15 @@ class SegmentView:
 
 
 @dataclass
-class View:
+class DemoView:
     """All that a screen shows."""
 
     goal: int
-    segments: Sequence[SegmentView]
+    segments: Sequence[DemoSegment]
     seconds: float = 0.0
-    events: list[Event] = field(default_factory=list)
+    events: list[DemoEvent] = field(default_factory=list)
 
-    def segment(self, name: str) -> SegmentView:
+    def segment(self, name: str) -> DemoSegment:
         """The segment of that name."""
         return next(segment for segment in self.segments if segment.name == name)
 
@@ -57,7 +57,7 @@ class View:
         return {segment.name: segment.epochs for segment in self.segments}
 
 
-class Watch:
+class DemoWatch:
     """Looks into the home of a pipeline, as `tidelock status` does."""
 
     def __init__(self, home: Home) -> None:

@@ -21,7 +21,7 @@ from rich.text import Text
 from tidelock.cli.demo.children import ChildFailed
 from tidelock.cli.demo.screens import screen_for
 from tidelock.cli.demo.settings import Settings
-from tidelock.cli.demo.story import Story
+from tidelock.cli.demo.story import DemoStory
 from tidelock.cli.demo.verdict import verdict
 from tidelock.cli.exits import BAD, GOOD
 from tidelock.cli.java import check_java
@@ -41,7 +41,7 @@ def demo(args: argparse.Namespace) -> int:
     with _home(args.home, kept) as home, _ended_by_sigterm():
         settings = Settings(home, args.epochs, args.rows, args.seed)
         with screen_for(console, quiet=args.json) as screen:
-            result = Story(settings, screen).run()
+            result = DemoStory(settings, screen).run()
     result["home"] = str(home) if kept else None
     _answer(console, result, as_json=args.json)
     return GOOD if result["equal"] else BAD

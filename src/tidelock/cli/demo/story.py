@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tidelock.cli.demo.children import Child, ChildFailed
 from tidelock.cli.demo.deliveries import delivered
-from tidelock.cli.demo.progress import Event, SegmentView, View, Watch
+from tidelock.cli.demo.progress import DemoEvent, DemoSegment, DemoView, DemoWatch
 from tidelock.cli.demo.proof import prove
 from tidelock.cli.demo.settings import Settings
 from tidelock.cli.pictures.segment_table import shortened
@@ -34,25 +34,25 @@ _PATIENCE = 240.0
 _LONGEST_TEXT = 100
 
 
-class Screen(Protocol):
+class DemoScreen(Protocol):
     """Where the story is told while it happens."""
 
-    def show(self, view: View) -> None:
+    def show(self, view: DemoView) -> None:
         """Show how things are now."""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: DemoEvent) -> None:
         """Show that something happened."""
 
 
-class Story:
+class DemoStory:
     """One run of the demo."""
 
-    def __init__(self, settings: Settings, screen: Screen) -> None:
+    def __init__(self, settings: Settings, screen: DemoScreen) -> None:
         self._settings = settings
         self._screen = screen
         self._home = Home(settings.home)
-        self._watch = Watch(self._home)
-        self._view = View(settings.epochs, [SegmentView(names[-1], names) for names in _SEGMENTS])
+        self._watch = DemoWatch(self._home)
+        self._view = DemoView(settings.epochs, [DemoSegment(names[-1], names) for names in _SEGMENTS])
         self._head, self._victim = self._view.segments[0], self._view.segment(_VICTIM)
         self._began = self._child_began = time.time()
         self._child: Child | None = None
@@ -223,13 +223,13 @@ class Story:
         self._news[event["kind"], event["segment"]] = event["at"]
         who = f"{event['segment']}: " if event["segment"] else ""
         text = shortened(f"{event['kind']}: {who}{event['text']}", _LONGEST_TEXT)
-        self._add(Event(round(event["at"] - self._began, 1), text))
+        self._add(DemoEvent(round(event["at"] - self._began, 1), text))
 
     def _tell(self, text: str) -> None:
-        self._add(Event(self._now(), text, loud=True))
+        self._add(DemoEvent(self._now(), text, loud=True))
         self._screen.show(self._view)
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: DemoEvent) -> None:
         self._view.events.append(event)
         self._screen.tell(event)
 

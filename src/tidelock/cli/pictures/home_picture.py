@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelock.home.home import Record
-from tidelock.topology import Cut, Cutting, Kind, Node, Topology, connect
+from tidelock.topology import Cut, Cutting, Kind, Topology, TopologyNode, connect
 from tidelock.topology.segments import assemble
 from tidelock.urls import masked
 
@@ -23,8 +23,8 @@ def topology_of(record: Record) -> Topology:
     return connect(signature["name"], map(_node, signature["nodes"]), signature["feedback"])
 
 
-def _node(fields: dict[str, Any]) -> Node:
-    return Node(
+def _node(fields: dict[str, Any]) -> TopologyNode:
+    return TopologyNode(
         fields["name"],
         Kind(fields["kind"]),
         tuple(fields["inputs"]),

@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tidelock.planning.answers import Compared, Reason
-from tidelock.planning.choosing import Choice
+from tidelock.planning.choosing import PlanChoice
 from tidelock.planning.costs import Costs
 from tidelock.planning.model import Model
 from tidelock.planning.pipelines import Planned
 from tidelock.topology import Segment
 
 
-def segments_table(model: Model, choice: Choice) -> Table:
+def segments_table(model: Model, choice: PlanChoice) -> Table:
     """The segments of a choice, with what each of them costs and how long it recovers."""
     table = _table("segment", "anchors", "operators", right=("commits", "overhead", "recovery"))
     anchors, costs = choice.configuration.anchors, choice.costs
@@ -35,7 +35,7 @@ def _numbers(costs: Costs, members: tuple[int, ...], model: Model) -> tuple[str,
     return f"{overhead:.4g}", f"{recovery:.4g}"
 
 
-def told(model: Model, budget: float, choice: Choice) -> Text:
+def told(model: Model, budget: float, choice: PlanChoice) -> Text:
     """The choice in two lines."""
     gap = (
         "" if choice.gap is None else ", proven optimal" if choice.gap == 0 else f", at most {choice.gap:.2%} off"

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tidelock.cli.pictures.progress import Goal, Meter, segments_told
 from tidelock.cli.pictures.segment_table import STYLES, epoch_text, event_text, is_bad_news, segment_table
-from tidelock.home.events import Event
+from tidelock.home.events import RunEvent
 
 _EVENTS_SHOWN = 10
 
@@ -29,7 +29,7 @@ class Screen(Protocol):
     def show(self, status: Mapping[str, Any]) -> None:
         """Show how the pipeline is doing now."""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: RunEvent) -> None:
         """Tell that something happened."""
 
     def end(self, status: Mapping[str, Any]) -> None:
@@ -100,7 +100,7 @@ class JsonScreen:
         """Print how far it is."""
         self._print({"progress": self._meter.read(status).fields()})
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: RunEvent) -> None:
         """Print the event."""
         self._print({"event": event.to_json()})
 
@@ -131,7 +131,7 @@ class LineScreen:
         line = event_text({"at": status["at"], "kind": kind, "segment": None, "text": text})
         self._print(line)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: RunEvent) -> None:
         """Print the event; a quiet screen only what is bad news."""
         if self._volume is not Volume.QUIET or is_bad_news(event.kind):
             self._print(event_text(event.to_json()))
@@ -161,7 +161,7 @@ class LiveScreen:
         """Draw everything anew."""
         self._draw(drawing(status, self._meter.told(self._meter.read(status))))
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: RunEvent) -> None:
         """Wait for `show`: the status has the events."""
 
     def end(self, status: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tidelock.coordination.paths import ROOT, ancestors, check_data, check_path,
 from tidelock.coordination.tree import Event, Node, Tree, Watch
 from tidelock.coordination.zookeeper.changes import Changes
 from tidelock.coordination.zookeeper.failures import creating, translated
-from tidelock.coordination.zookeeper.location import Location, parse
+from tidelock.coordination.zookeeper.location import ZooKeeperLocation, parse
 from tidelock.coordination.zookeeper.session import Session
 from tidelock.coordination.zookeeper.watches import Watcher
 from tidelock.errors import BackendUnavailable, PipelineError
@@ -39,7 +39,7 @@ class ZooKeeperTree(Tree):
     it there does nothing: the parent still owns the session. Open a client in the child instead.
     """
 
-    def __init__(self, location: Location, *, session_timeout: float = 10.0) -> None:
+    def __init__(self, location: ZooKeeperLocation, *, session_timeout: float = 10.0) -> None:
         """Open a client with a session of its own; what it needs at `location` is created.
 
         Args:

@@ -27,7 +27,7 @@ from tidelock.coordination.errors import (
     NotEmpty,
 )
 from tidelock.coordination.paths import parent
-from tidelock.coordination.zookeeper.location import Location
+from tidelock.coordination.zookeeper.location import ZooKeeperLocation
 from tidelock.credentials import cause, told
 from tidelock.errors import BackendUnavailable, PipelineError, TidelockError
 
@@ -37,7 +37,7 @@ _REFUSALS = (AuthFailedError, InvalidACLError, NoAuthError, SessionClosedRequire
 
 
 @contextmanager
-def translated(location: Location, path: str, version: int | None = None) -> Iterator[None]:
+def translated(location: ZooKeeperLocation, path: str, version: int | None = None) -> Iterator[None]:
     """Turn errors of ZooKeeper about the node `path` into Tidelock's own."""
     try:
         yield
@@ -52,7 +52,7 @@ def translated(location: Location, path: str, version: int | None = None) -> Ite
 
 
 @contextmanager
-def creating(location: Location, path: str) -> Iterator[None]:
+def creating(location: ZooKeeperLocation, path: str) -> Iterator[None]:
     """The same for the creation of `path`, where it is the parent that may be missing."""
     try:
         yield
@@ -66,7 +66,7 @@ def creating(location: Location, path: str) -> Iterator[None]:
         raise _translation(error, location, path) from cause(error)
 
 
-def _translation(error: KazooException, location: Location, path: str) -> TidelockError:
+def _translation(error: KazooException, location: ZooKeeperLocation, path: str) -> TidelockError:
     if isinstance(error, _REFUSALS):
         return PipelineError(
             f"{location.shown}: the server does not let us use {path} ({told(error)}): see whether the user and "

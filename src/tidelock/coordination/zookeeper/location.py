@@ -18,7 +18,7 @@ from tidelock.credentials import taken
 from tidelock.errors import PipelineError
 from tidelock.urls import bracketed, masked, parse_host, parse_options, parse_timeout, split
 
-__all__ = ["Location", "parse"]
+__all__ = ["ZooKeeperLocation", "parse"]
 
 _PORT = 2181
 _TIMEOUT = 10.0
@@ -27,7 +27,7 @@ _EXAMPLE = "zookeeper://host:2181,host2:2181/path"
 
 
 @dataclass(frozen=True)
-class Location:
+class ZooKeeperLocation:
     """A place in a ZooKeeper ensemble.
 
     >>> here = parse("zookeeper://a,b:2182/jobs?timeout=3")
@@ -51,7 +51,7 @@ class Location:
         return f"zookeeper://{self.addresses}{quote(self.root)}{options}"
 
 
-def parse(url: str) -> Location:
+def parse(url: str) -> ZooKeeperLocation:
     """The place that `url` names; credentials in it are kept in this process's memory.
 
     Raises:
@@ -61,7 +61,7 @@ def parse(url: str) -> Location:
     if parts.scheme != "zookeeper" or not parts.netloc or parts.fragment:
         raise PipelineError(f"{masked(url)} is not the URL of a ZooKeeper ensemble: write {_EXAMPLE}")
     options = parse_options(url, parts.query, {"timeout"}, "ZooKeeper")
-    return Location(
+    return ZooKeeperLocation(
         hosts=tuple(parse_host(url, host, port=_PORT, example=_EXAMPLE) for host in parts.netloc.split(",")),
         root=_root(url, unquote(parts.path)),
         timeout=parse_timeout(url, options.get("timeout", str(_TIMEOUT))),

@@ -38,7 +38,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
 from tidelock.coordination.errors import SessionExpired
-from tidelock.coordination.zookeeper.location import Location
+from tidelock.coordination.zookeeper.location import ZooKeeperLocation
 from tidelock.credentials import HINT, Credentials, credentials_for, told
 from tidelock.errors import BackendUnavailable, PipelineError
 
@@ -104,7 +104,7 @@ class _LastSession(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*args, **kwargs)
 
 
-def _who(location: Location) -> Credentials | None:
+def _who(location: ZooKeeperLocation) -> Credentials | None:
     """Who we are there; ZooKeeper knows no user without a password.
 
     Raises:
@@ -119,7 +119,7 @@ def _who(location: Location) -> Credentials | None:
 class Session:
     """The session of one client. Thread-safe; `over` is set once it has ended, for whatever reason."""
 
-    def __init__(self, location: Location, timeout: float, on_end: Callable[[], None]) -> None:
+    def __init__(self, location: ZooKeeperLocation, timeout: float, on_end: Callable[[], None]) -> None:
         """Begin a session that may be silent for `timeout` seconds, if the ensemble allows so many.
 
         `on_end` is called when it is lost, on a thread that must not be held up.

@@ -33,7 +33,17 @@ from tidelock.kafka.location import parse
 from tidelock.log.entry import Manifest
 from tidelock.log.store import LogStore, Token, Written, fenced, part_gone
 from tidelock.log.stores.kafka_replica import Replica, replica
-from tidelock.log.stores.kafka_state import EXISTS, FENCED, GONE, LOST, NEEDED, Placed, State, Verdict, runs_of
+from tidelock.log.stores.kafka_state import (
+    EXISTS,
+    FENCED,
+    GONE,
+    LOST,
+    NEEDED,
+    Placed,
+    TopicState,
+    Verdict,
+    runs_of,
+)
 
 _MESSAGE = 900_000
 """How many bytes of a part a message has: a little less than brokers take by default."""
@@ -155,7 +165,7 @@ class KafkaStore(LogStore):
 
     def _give_back(self) -> None:
         """Have deleted what no part needs, once it is worth it. Data of dead attempts goes with it."""
-        needed = self._log.ask(State.needed)
+        needed = self._log.ask(TopicState.needed)
         more = sum(offset - self._given_back.get(partition, 0) for partition, offset in needed.items())
         if more >= _GIVE_BACK:
             self._log.give_back({partition: offset for partition, offset in needed.items() if offset})

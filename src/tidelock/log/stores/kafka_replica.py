@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 from tidelock.errors import BackendUnavailable, LogCorrupt, TidelockError
 from tidelock.kafka.brokers import Brokers, Identity, MissingTopic, at_fork, connect, identify, leave
-from tidelock.kafka.location import Location
+from tidelock.kafka.location import KafkaLocation
 from tidelock.kafka.topics import delete_before, ensure
-from tidelock.log.stores.kafka_state import LOST, Record, State, Verdict
+from tidelock.log.stores.kafka_state import LOST, TopicRecord, TopicState, Verdict
 
 Answer = TypeVar("Answer")
 
@@ -39,14 +39,14 @@ _logger = logging.getLogger(__name__)
 class Replica:
     """The state of one log, as this process knows it. Thread-safe."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: KafkaLocation) -> None:
         self.location = location
         self.brokers: Brokers = connect(location)
         self.control, self.data = f"{location.topic}.control", f"{location.topic}.data"
         self.client = uuid.uuid4().hex[:16]
         self._numbers = itertools.count()
         self._lock = threading.RLock()
-        self._state = State()
+        self._state = TopicState()
         self._follower: Any = None
         self._learned: dict[int, Verdict | None] = {}
         self._partitions = 0
@@ -54,7 +54,7 @@ class Replica:
 
     # -- asking
 
-    def ask(self, question: Callable[[State], Answer]) -> Answer:
+    def ask(self, question: Callable[[TopicState], Answer]) -> Answer:
         """What ``question`` finds in the state of now; that of a log that does not exist is empty.
 
         Raises:
@@ -91,7 +91,7 @@ class Replica:
         if offset is None:
             return Verdict(LOST)
         with self._lock:
-            verdict = self._verdict(number, offset, Record(self.client, number, op, fields, payload))
+            verdict = self._verdict(number, offset, TopicRecord(self.client, number, op, fields, payload))
             self._make_snapshot()
         return verdict
 
@@ -114,7 +114,7 @@ class Replica:
                 number = next(self._numbers)
                 if learn:
                     self._learned[number] = None
-                record = Record(self.client, number, op, fields, payload)
+                record = TopicRecord(self.client, number, op, fields, payload)
                 sent = self.brokers.send(self.control, 0, record.encode())
             return number, self.brokers.await_all([sent])[0]
         except MissingTopic:
@@ -128,7 +128,7 @@ class Replica:
             self._learned.pop(number, None)
             raise
 
-    def _verdict(self, number: int, offset: int, record: Record) -> Verdict:
+    def _verdict(self, number: int, offset: int, record: TopicRecord) -> Verdict:
         if self._state.known and offset == self._state.next:
             self._take(offset, record)
         elif offset < self._state.next and self._learned[number] is None:
@@ -198,15 +198,15 @@ class Replica:
         self._take(message.offset(), self._decoded(message))
         return True
 
-    def _take(self, offset: int, record: Record) -> None:
+    def _take(self, offset: int, record: TopicRecord) -> None:
         fresh = offset >= self._state.next
         verdict = self._state.apply(offset, record)
         if fresh and record.client == self.client and self._learned.get(record.number, verdict) is None:
             self._learned[record.number] = verdict
 
-    def _decoded(self, message: Any) -> Record:
+    def _decoded(self, message: Any) -> TopicRecord:
         try:
-            return Record.decode(message.value() or b"")
+            return TopicRecord.decode(message.value() or b"")
         except ValueError as damage:
             raise LogCorrupt(
                 f"{self.location.shown}: the record {message.offset()} of the topic {self.control} was not "
@@ -216,7 +216,7 @@ class Replica:
     def _start_anew(self) -> None:
         if self._follower is not None:
             self._follower.close()
-        self._follower, self._state, self._partitions, self._identity = None, State(), 0, None
+        self._follower, self._state, self._partitions, self._identity = None, TopicState(), 0, None
 
     # -- keeping it short
 
@@ -249,7 +249,7 @@ _replicas: dict[Identity, Replica] = {}
 _making = threading.Lock()
 
 
-def replica(location: Location) -> Replica:
+def replica(location: KafkaLocation) -> Replica:
     """This process's copy of the log at ``location``."""
     identity = identify(location)
     with _making:

@@ -43,7 +43,7 @@ _PIECE = 800_000
 
 
 @dataclass(frozen=True)
-class Record:
+class TopicRecord:
     """One change, as it stands in the control topic."""
 
     client: str
@@ -60,14 +60,14 @@ class Record:
     def encode(self) -> bytes:
         """The bytes that :meth:`decode` reads.
 
-        >>> Record.decode(Record("me", 7, "put", {"name": "x"}, b"data").encode()).payload
+        >>> TopicRecord.decode(TopicRecord("me", 7, "put", {"name": "x"}, b"data").encode()).payload
         b'data'
         """
         head = {"client": self.client, "number": self.number, "op": self.op, **self.fields}
         return json.dumps(head, separators=(",", ":")).encode() + b"\n" + self.payload
 
     @classmethod
-    def decode(cls, data: bytes) -> Record:
+    def decode(cls, data: bytes) -> TopicRecord:
         """Read a record.
 
         Raises:
@@ -108,7 +108,7 @@ class Placed:
 
 
 @dataclass
-class State:
+class TopicState:
     """The state behind the records up to ``next``, which is the offset of the record to come."""
 
     documents: dict[str, bytes] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class State:
                 floors[part.partition] = min(floors.get(part.partition, part.first), part.first)
         return floors
 
-    def apply(self, offset: int, record: Record) -> Verdict:
+    def apply(self, offset: int, record: TopicRecord) -> Verdict:
         """Read the record at ``offset``; offsets that were read before change nothing."""
         if offset < self.next:
             return Verdict(VOID)
@@ -158,16 +158,16 @@ class State:
         self._remember(record)
         return _RULES[record.op](self, record) if record.op in _RULES else Verdict(VOID)
 
-    def snapshot(self) -> list[Record]:
+    def snapshot(self) -> list[TopicRecord]:
         """The records that are a snapshot of this state, if they follow it directly."""
         data = json.dumps(self._dump(), separators=(",", ":")).encode()
         pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
         about = {"after": self.next - 1, "pieces": len(pieces)}
-        return [Record("", n, "snapshot", {**about, "piece": n}, piece) for n, piece in enumerate(pieces)]
+        return [TopicRecord("", n, "snapshot", {**about, "piece": n}, piece) for n, piece in enumerate(pieces)]
 
     # -- what is remembered
 
-    def _remember(self, record: Record) -> None:
+    def _remember(self, record: TopicRecord) -> None:
         self.clients.pop(record.client, None)
         self.clients[record.client] = record.number
         if len(self.clients) > _CLIENTS:
@@ -178,7 +178,7 @@ class State:
 
     # -- snapshots
 
-    def _piece(self, offset: int, record: Record) -> Verdict:
+    def _piece(self, offset: int, record: TopicRecord) -> Verdict:
         number = record.fields["piece"]
         if offset != record.fields["after"] + 1 + number:
             self.since += 1
@@ -218,27 +218,27 @@ class State:
 
     # -- the rules, one per kind of record
 
-    def _put(self, record: Record) -> Verdict:
+    def _put(self, record: TopicRecord) -> Verdict:
         self.documents[record.fields["name"]] = record.payload
         return Verdict(DONE)
 
-    def _create(self, record: Record) -> Verdict:
+    def _create(self, record: TopicRecord) -> Verdict:
         if record.fields["name"] in self.documents:
             return Verdict(EXISTS)
         return self._put(record)
 
-    def _delete(self, record: Record) -> Verdict:
+    def _delete(self, record: TopicRecord) -> Verdict:
         self.documents.pop(record.fields["name"], None)
         return Verdict(DONE)
 
-    def _begin(self, record: Record) -> Verdict:
+    def _begin(self, record: TopicRecord) -> Verdict:
         name, partition = record.fields["name"], record.fields["partition"]
         if name in self.parts and self.parts[name].runs is not None:
             return Verdict(EXISTS)
         self.parts[name] = Placed(record.attempt, partition, self.ends.get(partition, 0))
         return Verdict(DONE)
 
-    def _end(self, record: Record) -> Verdict:
+    def _end(self, record: TopicRecord) -> Verdict:
         name, runs = record.fields["name"], _runs(record.fields["runs"]) or ()
         begun = self.parts.get(name)
         if begun is None or begun.attempt != record.fields["attempt"] or begun.runs is not None:
@@ -248,27 +248,27 @@ class State:
         self.ends[begun.partition] = max(self.ends.get(begun.partition, 0), end)
         return Verdict(DONE)
 
-    def _abandon(self, record: Record) -> Verdict:
+    def _abandon(self, record: TopicRecord) -> Verdict:
         found = self.parts.get(record.fields["name"])
         if found is None or found.attempt != record.fields["attempt"]:
             return Verdict(VOID)
         del self.parts[record.fields["name"]]
         return Verdict(DONE)
 
-    def _remove(self, record: Record) -> Verdict:
+    def _remove(self, record: TopicRecord) -> Verdict:
         for name in record.fields["names"]:
             self.parts.pop(name, None)
         return Verdict(DONE)
 
-    def _collect(self, record: Record) -> Verdict:
+    def _collect(self, record: TopicRecord) -> Verdict:
         """Remove parts as the writer that holds the log; older releases do not know this, and keep them."""
         return self._against(record) or self._remove(record)
 
-    def _take(self, record: Record) -> Verdict:
+    def _take(self, record: TopicRecord) -> Verdict:
         self.token, self.mark, self.owner = self.token + 1, record.attempt, record.fields["owner"]
         return Verdict(DONE, str(self.token))
 
-    def _publish(self, record: Record) -> Verdict:
+    def _publish(self, record: TopicRecord) -> Verdict:
         first, last = record.fields["covers"]
         against = self._against(record)
         if against is not None:
@@ -284,7 +284,7 @@ class State:
     def _is_whole(self, part: str) -> bool:
         return part in self.parts and self.parts[part].runs is not None
 
-    def _unpublish(self, record: Record) -> Verdict:
+    def _unpublish(self, record: TopicRecord) -> Verdict:
         against = self._against(record)
         if against is not None:
             return against
@@ -298,7 +298,7 @@ class State:
     def _cursors(self) -> Iterator[bytes]:
         return (data for name, data in self.documents.items() if name.startswith(CURSORS))
 
-    def _against(self, record: Record) -> Verdict | None:
+    def _against(self, record: TopicRecord) -> Verdict | None:
         """What forbids the writer of ``record`` to change entries, if anything does.
 
         A token above ours was given by a log that is not there any more, as was an entry that we have not.
@@ -315,17 +315,17 @@ class State:
 
 
 _RULES = {
-    "put": State._put,
-    "create": State._create,
-    "delete": State._delete,
-    "begin": State._begin,
-    "end": State._end,
-    "abandon": State._abandon,
-    "remove": State._remove,
-    "collect": State._collect,
-    "take": State._take,
-    "publish": State._publish,
-    "unpublish": State._unpublish,
+    "put": TopicState._put,
+    "create": TopicState._create,
+    "delete": TopicState._delete,
+    "begin": TopicState._begin,
+    "end": TopicState._end,
+    "abandon": TopicState._abandon,
+    "remove": TopicState._remove,
+    "collect": TopicState._collect,
+    "take": TopicState._take,
+    "publish": TopicState._publish,
+    "unpublish": TopicState._unpublish,
 }
 
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 from tidelock.planning.exact.branching import search
 from tidelock.planning.exact.chains import chain
-from tidelock.planning.exact.found import Found
+from tidelock.planning.exact.found import ProvedPlan
 from tidelock.planning.exact.least import least_overhead
-from tidelock.planning.exact.shape import Shape
+from tidelock.planning.exact.shape import ModelLists
 from tidelock.planning.model import Model
 
-__all__ = ["Found", "exact", "least_overhead"]
+__all__ = ["ProvedPlan", "exact", "least_overhead"]
 
 
-def exact(model: Model, budget: float, *, effort: int = 200_000) -> Found | None:
+def exact(model: Model, budget: float, *, effort: int = 200_000) -> ProvedPlan | None:
     """The best plan within ``budget``; None if there is none.
 
     Args:
@@ -33,13 +33,13 @@ def exact(model: Model, budget: float, *, effort: int = 200_000) -> Found | None
     """
     if model.is_chain:
         # If the best without a bound on the frequencies keeps to the bound, it is the best.
-        found = chain(Shape(replace(model, max_frequency=None)), budget, effort)
+        found = chain(ModelLists(replace(model, max_frequency=None)), budget, effort)
         if found is None or _keeps_bound(model, found):
             return found
-    return search(Shape(model), budget, effort)
+    return search(ModelLists(model), budget, effort)
 
 
-def _keeps_bound(model: Model, found: Found) -> bool:
+def _keeps_bound(model: Model, found: ProvedPlan) -> bool:
     if model.max_frequency is None:
         return True
     given = model.heads if model.head_frequency is not None else frozenset()

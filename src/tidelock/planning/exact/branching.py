@@ -18,11 +18,11 @@ import math
 import numpy as np
 
 from tidelock.planning.exact.climbing import Incumbent
-from tidelock.planning.exact.found import TIE, Found, found
+from tidelock.planning.exact.found import TIE, ProvedPlan, found
 from tidelock.planning.exact.least import least_places
-from tidelock.planning.exact.pricing import Prices
+from tidelock.planning.exact.pricing import PartialPrices
 from tidelock.planning.exact.relaxed import Marginals
-from tidelock.planning.exact.shape import IN, OPEN, OUT, Bools, Shape, choices
+from tidelock.planning.exact.shape import IN, OPEN, OUT, Bools, ModelLists, choices
 
 _AT_ONCE = 10  # so many open operators are tried at once, without a bound
 _BATCH = 16  # so many plans that bounds suggest are evaluated together
@@ -31,7 +31,7 @@ _Node = tuple[float, int, list[int]]
 """A bound, a number that orders nodes of the same bound, and what is decided."""
 
 
-def search(shape: Shape, budget: float, effort: int) -> Found | None:
+def search(shape: ModelLists, budget: float, effort: int) -> ProvedPlan | None:
     """The best plan that the effort is enough for; None if there is none within the budget."""
     best = Incumbent(shape, budget, effort)
     if 1 << min(shape.status.count(OPEN), 60) <= min(1 << _AT_ONCE, effort):
@@ -66,7 +66,7 @@ def _try_all(best: Incumbent, status: list[int]) -> None:
 class _Branching:
     def __init__(self, best: Incumbent) -> None:
         self.best = best
-        self.prices = Prices(best)
+        self.prices = PartialPrices(best)
         self.few = _AT_ONCE if best.shape.single else max(0, _AT_ONCE - 3)
         self.count = 0
         self.suggested: list[Bools] = []

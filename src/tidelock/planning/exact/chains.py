@@ -26,10 +26,10 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from tidelock.planning.exact.found import TIE, Found, found
+from tidelock.planning.exact.found import TIE, ProvedPlan, found
 from tidelock.planning.exact.intervals import Arrayed, Graph, Listed
 from tidelock.planning.exact.least import least_places
-from tidelock.planning.exact.shape import IN, Shape
+from tidelock.planning.exact.shape import IN, ModelLists
 
 _FEW = 48  # up to here lists are faster than arrays
 _ROUNDS = 16
@@ -57,7 +57,7 @@ def _recovery(a: float, q: float, left: float, budget: float) -> float:
     return a + q * q / left if left > 0 else math.inf
 
 
-def chain(shape: Shape, budget: float, effort: int) -> Found | None:
+def chain(shape: ModelLists, budget: float, effort: int) -> ProvedPlan | None:
     """The best division; None if none fits the budget. Frequencies have no bound here."""
     graph: Graph = Listed(shape) if shape.size <= _FEW else Arrayed(shape)
     left = budget - shape.stored
@@ -129,7 +129,7 @@ def _walk(graph: Graph, last: Sequence[int]) -> _Path:
     return _Path(a, q, i, tuple(heads))
 
 
-def _merged(shape: Shape, graph: Graph, best: _Path, budget: float) -> list[int]:
+def _merged(shape: ModelLists, graph: Graph, best: _Path, budget: float) -> list[int]:
     """The division with fewer anchors, where it is as good without them."""
     path, limit = best, best.recovery(budget) * (1 + TIE)
     heads: list[int] = []

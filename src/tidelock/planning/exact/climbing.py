@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tidelock.planning.exact.found import TIE
 from tidelock.planning.exact.many import recoveries
-from tidelock.planning.exact.shape import OPEN, Bools, Shape
+from tidelock.planning.exact.shape import OPEN, Bools, ModelLists
 
 
 class Incumbent:
@@ -21,7 +21,7 @@ class Incumbent:
         left: How many plans may still be looked at.
     """
 
-    def __init__(self, shape: Shape, budget: float, effort: int) -> None:
+    def __init__(self, shape: ModelLists, budget: float, effort: int) -> None:
         self.shape = shape
         self.budget = budget
         self.left = effort
@@ -78,7 +78,7 @@ class Incumbent:
         return np.stack([column ^ self._moves[:, order[:count]].any(axis=1) for count in counts], axis=1)
 
 
-def _moves(shape: Shape) -> Bools:
+def _moves(shape: ModelLists) -> Bools:
     """What is flipped together: single operators, and where inputs meet also an operator and its input."""
     free = [place for place, one in enumerate(shape.status) if one == OPEN]
     moves: list[tuple[int, ...]] = [(place,) for place in free]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelock.planning.exact.shape import IN, OUT, Bools, Floats, Shape
+from tidelock.planning.exact.shape import IN, OUT, Bools, Floats, ModelLists
 
 
 class Forest:
@@ -30,7 +30,7 @@ class Forest:
         opening: For each operator, what its segment adds to P if it is the anchor.
     """
 
-    def __init__(self, shape: Shape, parents: Sequence[int], status: Sequence[int]) -> None:
+    def __init__(self, shape: ModelLists, parents: Sequence[int], status: Sequence[int]) -> None:
         self.shape = shape
         self.parents = parents
         self.status = status

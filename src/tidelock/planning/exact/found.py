@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidelock.planning.costs import Configuration
-from tidelock.planning.exact.shape import Shape
+from tidelock.planning.exact.shape import ModelLists
 from tidelock.planning.model import Model
 from tidelock.planning.sums import Shared, Sums, share, sums
 
@@ -15,7 +15,7 @@ TIE = 1e-12
 
 
 @dataclass(frozen=True)
-class Found:
+class ProvedPlan:
     """A plan with a proof.
 
     Attributes:
@@ -37,7 +37,7 @@ def settle(model: Model, anchors: Iterable[int], budget: float) -> tuple[list[Su
     return None if shared is None else (parts, shared)
 
 
-def found(shape: Shape, places: Iterable[int], budget: float, bound: float) -> Found | None:
+def found(shape: ModelLists, places: Iterable[int], budget: float, bound: float) -> ProvedPlan | None:
     """The plan whose segments begin at ``places``.
 
     A search has proved ``bound``; it is infinite if the plan is optimal.
@@ -50,4 +50,4 @@ def found(shape: Shape, places: Iterable[int], budget: float, bound: float) -> F
     recovery = shared.recovery
     bound = recovery if recovery - bound <= TIE * recovery else float(bound)
     gap = (recovery - bound) / recovery if bound < recovery else 0.0
-    return Found(Configuration(chosen, shared.frequencies), bound, gap)
+    return ProvedPlan(Configuration(chosen, shared.frequencies), bound, gap)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tidelock.planning.exact.shape import IN, OUT, Bools, Floats, Shape
+from tidelock.planning.exact.shape import IN, OUT, Bools, Floats, ModelLists
 
 Edge = tuple[int, float, float, float]
 """Where an edge comes from, A, √(PB) and I."""
@@ -35,7 +35,7 @@ class Graph(Protocol):
         """For every end, the edges on paths that are not longer than ``limit``."""
 
 
-def _ends(shape: Shape, start: int) -> int:
+def _ends(shape: ModelLists, start: int) -> int:
     """Behind the last operator that can be in a segment with ``start`` as its anchor."""
     status = shape.status
     end = start + 1
@@ -47,14 +47,14 @@ def _ends(shape: Shape, start: int) -> int:
 class Listed:
     """The intervals of a short chain."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelLists) -> None:
         self.size = shape.size
         self.into: list[list[Edge]] = [[] for _ in range(shape.size + 1)]
         for start in range(shape.size):
             if shape.status[start] != OUT:
                 self._add(shape, start)
 
-    def _add(self, shape: Shape, start: int) -> None:
+    def _add(self, shape: ModelLists, start: int) -> None:
         load, step, fail, into = shape.load, shape.step, shape.fail, self.into
         commit, restart = shape.model.segment_cost, shape.model.restart_cost
         whole, given, root = shape.model.scope == "segment", shape.model.head_frequency, math.sqrt
@@ -122,7 +122,7 @@ class Listed:
 class Arrayed:
     """The intervals of a long chain: row for the start, column for the end; infinite where there is no edge."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ModelLists) -> None:
         self.size = size = shape.size
         self.a = np.full((size, size + 1), np.inf)
         self.q = np.zeros((size, size + 1))
@@ -131,7 +131,7 @@ class Arrayed:
             if shape.status[start] != OUT:
                 self._add(shape, start)
 
-    def _add(self, shape: Shape, start: int) -> None:
+    def _add(self, shape: ModelLists, start: int) -> None:
         model, part = shape.model, slice(start, _ends(shape, start))
         restart = model.restart_cost + np.cumsum(shape.load[part])
         commit = model.segment_cost + np.cumsum(shape.commit[part])

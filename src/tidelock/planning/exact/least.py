@@ -18,7 +18,7 @@ from collections import deque
 import numpy as np
 
 from tidelock.planning.exact.many import overheads
-from tidelock.planning.exact.shape import IN, OPEN, OUT, Shape, choices
+from tidelock.planning.exact.shape import IN, OPEN, OUT, ModelLists, choices
 from tidelock.planning.model import Model
 from tidelock.planning.sums import sums
 
@@ -39,7 +39,7 @@ def least_overhead(model: Model) -> tuple[float, frozenset[int]]:
     Raises:
         PlanError: Δ is not linear.
     """
-    shape = Shape(model)
+    shape = ModelLists(model)
     anchors = shape.anchors(least_places(shape))
     given, total = model.head_frequency or 0.0, 0.0
     for segment in model.segments(anchors):
@@ -48,7 +48,7 @@ def least_overhead(model: Model) -> tuple[float, frozenset[int]]:
     return total, anchors
 
 
-def least_places(shape: Shape) -> frozenset[int]:
+def least_places(shape: ModelLists) -> frozenset[int]:
     """Where segments begin for the least overhead."""
     status, given = shape.status, shape.model.head_frequency
     if given and shape.single:
@@ -59,7 +59,7 @@ def least_places(shape: Shape) -> frozenset[int]:
     return sure | _cut(shape, given) if given else sure
 
 
-def _forest_cut(shape: Shape, given: float) -> frozenset[int]:
+def _forest_cut(shape: ModelLists, given: float) -> frozenset[int]:
     """With one input at most: the least cost of all below each operator, in a head's segment and in none."""
     inside = [given * one for one in shape.commit]
     outside = [math.inf if head else 0.0 for head in shape.heads]
@@ -84,7 +84,7 @@ def _less(status: int, joined: float, begun: float) -> float:
     return begun if status == IN else joined if status == OUT else min(joined, begun)
 
 
-def _in_full(shape: Shape) -> frozenset[int]:
+def _in_full(shape: ModelLists) -> frozenset[int]:
     """The best of all anchor sets, of equals the one with the fewest anchors."""
     open_ = np.array([place for place, one in enumerate(shape.status) if one == OPEN], dtype=int)
     inner = choices(min(len(open_), _AT_ONCE))
@@ -103,7 +103,7 @@ def _in_full(shape: Shape) -> frozenset[int]:
 # -- a minimal cut
 
 
-def _cut(shape: Shape, given: float) -> frozenset[int]:
+def _cut(shape: ModelLists, given: float) -> frozenset[int]:
     """Who is an anchor between those that commit with the sources and those that do not."""
     network, start, end = _network(shape, given)
     while _push(network, start, end):
@@ -117,7 +117,7 @@ def _cut(shape: Shape, given: float) -> frozenset[int]:
     return frozenset(found)
 
 
-def _network(shape: Shape, given: float) -> tuple[Network, int, int]:
+def _network(shape: ModelLists, given: float) -> tuple[Network, int, int]:
     """Operators, two sides of the gate of each, and both ends."""
     size = shape.size
     network: Network = [{} for _ in range(3 * size + 2)]

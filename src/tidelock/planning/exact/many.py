@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelock.planning.exact.found import TIE
-from tidelock.planning.exact.shape import Bools, Floats, Shape
+from tidelock.planning.exact.shape import Bools, Floats, ModelLists
 
 _AT_ONCE = 4_000_000  # numbers in a temporary array
 
 
-def recoveries(shape: Shape, columns: Bools, budget: float) -> Floats:
+def recoveries(shape: ModelLists, columns: Bools, budget: float) -> Floats:
     """The least recovery time of each anchor set within the budget; infinite if it does not fit."""
     path = shape.single and shape.model.scope == "path"
     width = max(1, _AT_ONCE // (shape.size if path else shape.size * shape.size))
@@ -30,7 +30,7 @@ def recoveries(shape: Shape, columns: Bools, budget: float) -> Floats:
         return np.concatenate([_settle(shape, budget, (_tree if path else _graph)(shape, part)) for part in parts])
 
 
-def overheads(shape: Shape, columns: Bools) -> Floats:
+def overheads(shape: ModelLists, columns: Bools) -> Floats:
     """The least overhead of each anchor set: segments without a head never commit."""
     sums = _graph(shape, columns)
     found: Floats = sums.storing + (shape.model.head_frequency or 0.0) * (sums.commit * sums.head).sum(axis=0)
@@ -47,7 +47,7 @@ class _Sums(NamedTuple):
     head: Bools
 
 
-def _tree(shape: Shape, anchors: Bools) -> _Sums:
+def _tree(shape: ModelLists, anchors: Bools) -> _Sums:
     count = anchors.shape[1]
     fixed = np.zeros(count)
     loaded: list[Floats] = []
@@ -77,7 +77,7 @@ def _tree(shape: Shape, anchors: Bools) -> _Sums:
     return _Sums(fixed, np.asarray(shape.store) @ anchors, commit * anchors, replay * anchors, head & anchors)
 
 
-def _graph(shape: Shape, anchors: Bools) -> _Sums:
+def _graph(shape: ModelLists, anchors: Bools) -> _Sums:
     """For every topology and scope."""
     count, model = anchors.shape[1], shape.model
     cells = np.arange(count)
@@ -104,7 +104,7 @@ def _graph(shape: Shape, anchors: Bools) -> _Sums:
     return _Sums(fixed.sum(axis=0), np.asarray(shape.store) @ anchors, commit, replay, head)
 
 
-def _components(shape: Shape, anchors: Bools) -> NDArray[np.int64]:
+def _components(shape: ModelLists, anchors: Bools) -> NDArray[np.int64]:
     """For every operator and column, the first operator of its segment."""
     first = np.repeat(np.arange(shape.size)[:, None], anchors.shape[1], axis=1)
     for place, inputs in enumerate(shape.inputs):
@@ -116,7 +116,7 @@ def _components(shape: Shape, anchors: Bools) -> NDArray[np.int64]:
     return first
 
 
-def _replayed(shape: Shape, anchors: Bools) -> Iterator[Floats]:
+def _replayed(shape: ModelLists, anchors: Bools) -> Iterator[Floats]:
     """For every operator, who is replayed with it (rows) in each column."""
     reached: list[Floats] = []
     for place, inputs in enumerate(shape.inputs):
@@ -129,7 +129,7 @@ def _replayed(shape: Shape, anchors: Bools) -> Iterator[Floats]:
         yield found
 
 
-def _settle(shape: Shape, budget: float, sums: _Sums) -> Floats:
+def _settle(shape: ModelLists, budget: float, sums: _Sums) -> Floats:
     """The best frequencies of all segments, as `sums.share` has it."""
     given, bound = shape.model.head_frequency, shape.model.max_frequency
     fixed, left, commits, replays = sums.fixed, budget - shape.stored - sums.storing, sums.commit, sums.replay

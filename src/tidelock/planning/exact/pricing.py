@@ -1,9 +1,9 @@
 """The price, the forest and the frequencies with which a search bounds plans. Pure.
 
 Every price gives valid bounds. The best one is what a little more budget would save under the best plan, and the
-incumbent's is close to it; `Prices.refine` looks for a better one. It also leaves out frequencies that no plan
-below the incumbent has, so that the grid becomes finer. Not so where operators have several inputs or segments
-restart as a whole: there every decision moves the best frequencies (`Forest`).
+incumbent's is close to it; `PartialPrices.refine` looks for a better one. It also leaves out frequencies that no
+plan below the incumbent has, so that the grid becomes finer. Not so where operators have several inputs or
+segments restart as a whole: there every decision moves the best frequencies (`Forest`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POINTS = 40
 _ROUNDS = 12
 
 
-class Prices:
+class PartialPrices:
     """How to bound what can come of a partial decision."""
 
     def __init__(self, best: Incumbent) -> None:

@@ -24,7 +24,7 @@ def choices(count: int) -> Bools:
     return ((np.arange(1 << count) >> np.arange(count)[:, None]) & 1).astype(bool)
 
 
-class Shape:
+class ModelLists:
     """A model with a linear Δ as lists.
 
     An operator that reads some inputs from a log although it is no anchor stores, fetches and replays that part in

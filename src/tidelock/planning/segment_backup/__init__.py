@@ -6,24 +6,24 @@
 
 from tidelock.planning.segment_backup.application import (
     Application,
-    Configuration,
+    ApplicationNode,
+    BackupConfiguration,
     Delays,
-    Node,
-    Prices,
+    PriceList,
     Sizes,
     configure,
 )
-from tidelock.planning.segment_backup.equations import Costs, costs, pending_windows, recovery_delay
-from tidelock.planning.segment_backup.optimum import Choice, Unreachable, cheapest
+from tidelock.planning.segment_backup.equations import BackupCosts, costs, pending_windows, recovery_delay
+from tidelock.planning.segment_backup.optimum import CheapestConfiguration, Unreachable, cheapest
 
 __all__ = [
     "Application",
-    "Choice",
-    "Configuration",
-    "Costs",
+    "ApplicationNode",
+    "BackupConfiguration",
+    "BackupCosts",
+    "CheapestConfiguration",
     "Delays",
-    "Node",
-    "Prices",
+    "PriceList",
     "Sizes",
     "Unreachable",
     "cheapest",

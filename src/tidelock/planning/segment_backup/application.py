@@ -73,7 +73,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Prices:
+class PriceList:
     """Prices, in any one currency (table 4.3).
 
     Attributes:
@@ -88,7 +88,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Node:
+class ApplicationNode:
     """One node.
 
     Attributes:
@@ -117,10 +117,10 @@ class Application:
     """
 
     tuple_frequency: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[ApplicationNode, ...]
     delays: Delays
     sizes: Sizes
-    prices: Prices
+    prices: PriceList
 
     @cached_property
     def output_ratios(self) -> tuple[float, ...]:
@@ -129,7 +129,7 @@ class Application:
 
 
 @dataclass(frozen=True)
-class Configuration:
+class BackupConfiguration:
     """The variables of the optimisation: {x, l}. Made by `configure`.
 
     Attributes:
@@ -146,7 +146,7 @@ class Configuration:
         return tuple(pairwise(self.connectors))
 
 
-def configure(application: Application, between: Iterable[int], block_length: int) -> Configuration:
+def configure(application: Application, between: Iterable[int], block_length: int) -> BackupConfiguration:
     """A configuration with the connectors ``between``; the spout and the sink are always connectors.
 
     Raises:
@@ -161,4 +161,4 @@ def configure(application: Application, between: Iterable[int], block_length: in
         raise PlanError(
             f"a block has at least {SHORTEST_BLOCK} tuples, a normal one and its barrier, not {block_length}"
         )
-    return Configuration(connectors, block_length)
+    return BackupConfiguration(connectors, block_length)

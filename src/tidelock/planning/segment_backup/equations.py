@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 from tidelock.errors import PlanError
-from tidelock.planning.segment_backup.application import Application, Configuration
+from tidelock.planning.segment_backup.application import Application, BackupConfiguration
 
 # -- recovery
 
@@ -45,7 +45,7 @@ def output_block(application: Application, place: int, block_length: int) -> flo
     return block_length * application.output_ratios[place]
 
 
-def recovery_delay(application: Application, configuration: Configuration) -> float:
+def recovery_delay(application: Application, configuration: BackupConfiguration) -> float:
     """Eq. 4.2: t^r, from the failure to the moment when the last connector gets something new."""
     return max(
         segment_recovery_delay(application, start, end, configuration.block_length)
@@ -56,7 +56,7 @@ def recovery_delay(application: Application, configuration: Configuration) -> fl
 # -- overhead time and communication
 
 
-def overhead_time(application: Application, configuration: Configuration) -> float:
+def overhead_time(application: Application, configuration: BackupConfiguration) -> float:
     """Eq. 4.4: t^oh, seconds of additional work in each second."""
     delays = application.delays
     return (
@@ -66,7 +66,7 @@ def overhead_time(application: Application, configuration: Configuration) -> flo
     )
 
 
-def overhead_communication(application: Application, configuration: Configuration) -> float:
+def overhead_communication(application: Application, configuration: BackupConfiguration) -> float:
     """Eq. 4.5: n^oh, additional bytes sent in each second."""
     sizes, count = application.sizes, len(application.nodes)
     for_barriers = sizes.barrier * (count - 1) + sizes.checkpoint * count
@@ -87,7 +87,7 @@ def tuple_rate(application: Application, block_length: int) -> float:
     return application.tuple_frequency * (block_length / (block_length - 1))
 
 
-def materialized_rate(application: Application, configuration: Configuration) -> float:
+def materialized_rate(application: Application, configuration: BackupConfiguration) -> float:
     """f^t · Σ r_{1,i}^o over the connectors, the sink included: tuples per second that are made durable."""
     ratios = (application.output_ratios[place] for place in configuration.connectors)
     return tuple_rate(application, configuration.block_length) * sum(ratios)
@@ -139,13 +139,13 @@ def pending_window(application: Application, start: int, end: int, block_length:
     return arrival_rate(application, start + 1, block_length) * (passed + delays.ack)
 
 
-def pending_windows(application: Application, configuration: Configuration) -> tuple[float, ...]:
+def pending_windows(application: Application, configuration: BackupConfiguration) -> tuple[float, ...]:
     """Eq. 4.7 for every connector except the sink, in order."""
     length = configuration.block_length
     return tuple(pending_window(application, start, end, length) for start, end in configuration.segments)
 
 
-def pending_size(application: Application, configuration: Configuration) -> float:
+def pending_size(application: Application, configuration: BackupConfiguration) -> float:
     """Eq. 4.8: s_total^p, bytes in all pending windows."""
     return application.sizes.tuple * sum(pending_windows(application, configuration))
 
@@ -155,7 +155,7 @@ def checkpoint_size(application: Application) -> float:
     return application.sizes.checkpoint * len(application.nodes)
 
 
-def overhead_storage(application: Application, configuration: Configuration) -> float:
+def overhead_storage(application: Application, configuration: BackupConfiguration) -> float:
     """Eq. 4.10: s^oh, additional bytes stored."""
     return pending_size(application, configuration) + checkpoint_size(application)
 
@@ -164,7 +164,7 @@ def overhead_storage(application: Application, configuration: Configuration) -> 
 
 
 @dataclass(frozen=True)
-class Costs:
+class BackupCosts:
     """What a configuration costs per second (eq. 4.11).
 
     Attributes:
@@ -189,7 +189,7 @@ class Costs:
         return self.computation + self.network + self.storage
 
 
-def costs(application: Application, configuration: Configuration) -> Costs:
+def costs(application: Application, configuration: BackupConfiguration) -> BackupCosts:
     """Eq. 4.11, with its parts.
 
     Raises:
@@ -199,4 +199,6 @@ def costs(application: Application, configuration: Configuration) -> Costs:
     time = overhead_time(application, configuration)
     sent = overhead_communication(application, configuration)
     stored = overhead_storage(application, configuration)
-    return Costs(prices.computation * time, prices.network * sent, prices.storage * stored, time, sent, stored)
+    return BackupCosts(
+        prices.computation * time, prices.network * sent, prices.storage * stored, time, sent, stored
+    )

@@ -32,7 +32,7 @@ from tidelock.planning.segment_backup import equations
 from tidelock.planning.segment_backup.application import (
     SHORTEST_BLOCK,
     Application,
-    Configuration,
+    BackupConfiguration,
     configure,
 )
 
@@ -43,7 +43,7 @@ _Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Choice:
+class CheapestConfiguration:
     """The cheapest configuration, and what follows from it.
 
     Attributes:
@@ -53,9 +53,9 @@ class Choice:
         pending_windows: l_i^p of every connector except the sink, in order.
     """
 
-    configuration: Configuration
+    configuration: BackupConfiguration
     recovery_delay: float
-    costs: equations.Costs
+    costs: equations.BackupCosts
     pending_windows: tuple[float, ...]
 
 
@@ -71,7 +71,7 @@ class Unreachable(PlanError):
         self.least = least
 
 
-def cheapest(application: Application, max_recovery_delay: float) -> Choice:
+def cheapest(application: Application, max_recovery_delay: float) -> CheapestConfiguration:
     """The configuration with the least costs (eq. 4.11) whose recovery delay is at most the bound.
 
     Raises:
@@ -83,7 +83,7 @@ def cheapest(application: Application, max_recovery_delay: float) -> Choice:
         raise PlanError(f"the recovery delay is bounded by a finite number of seconds, not {max_recovery_delay}")
     shortest = shortest_stable_block(application)
     limits = _limits(application, max_recovery_delay)
-    best: Choice | None = None
+    best: CheapestConfiguration | None = None
     for length in sorted({int(limit) for limit in limits.flat if limit >= shortest}, reverse=True):
         weights = _weights(application, length)
         if best is not None and _choice(application, _path(weights), length).costs.total >= best.costs.total:
@@ -183,9 +183,9 @@ def _back(before: list[int]) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def _choice(application: Application, connectors: Iterable[int], length: int) -> Choice:
+def _choice(application: Application, connectors: Iterable[int], length: int) -> CheapestConfiguration:
     configuration = configure(application, connectors, length)
-    return Choice(
+    return CheapestConfiguration(
         configuration,
         equations.recovery_delay(application, configuration),
         equations.costs(application, configuration),

@@ -18,7 +18,7 @@ from typing import Any
 
 from tidelock.alignment.combining import standing
 from tidelock.alignment.directory import Directory, Job, Subject
-from tidelock.alignment.machine import Commanded, Heard, Progressed, Source, State, Unknown
+from tidelock.alignment.machine import AlignmentState, Commanded, Heard, Progressed, Source, Unknown
 from tidelock.coordination import SessionExpired, Tree, open_tree
 from tidelock.epochs import BEFORE_FIRST, Epoch
 from tidelock.errors import BackendUnavailable, LogCorrupt, PipelineError
@@ -30,7 +30,7 @@ from tidelock.pipeline.declaration import Declaration
 from tidelock.pipeline.subscriptions import Publication, default_coordinator
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.query.batches import Batches
-from tidelock.spark.segments.segments import Segments
+from tidelock.spark.segments.segment_queries import SegmentQueries
 from tidelock.topology import why_one_by_one
 
 _LOOK_EVERY = 0.1
@@ -38,7 +38,7 @@ _TELL_EVERY = 0.5
 _TRY_EVERY = 2.0
 _KEPT_ROWS = 100
 _AWAY = (BackendUnavailable, SessionExpired)
-_AT_REST = (State.UNALIGNED, State.ALIGNED)
+_AT_REST = (AlignmentState.UNALIGNED, AlignmentState.ALIGNED)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Neighbours:
     """Those that a new job is aligned with from the beginning."""
 
     @classmethod
-    def of(cls, pipeline: Declaration, segments: Segments, home: Home) -> Neighbours | None:
+    def of(cls, pipeline: Declaration, segments: SegmentQueries, home: Home) -> Neighbours | None:
         """The neighbours of a job; None if it neither follows nor publishes anything.
 
         Raises:
@@ -87,7 +87,7 @@ class Neighbours:
 
 
 def _one_by_one(
-    segments: Segments, reading: Collection[str], logs: Mapping[str, EpochLog], storing: Collection[str]
+    segments: SegmentQueries, reading: Collection[str], logs: Mapping[str, EpochLog], storing: Collection[str]
 ) -> str | None:
     timed = [subject for subject, log in logs.items() if log.header.event_time]
     traits = {name: described.traits for name, described in segments.described.items()}
@@ -363,10 +363,10 @@ def _mode(source: Source) -> tuple[Any, ...]:
 
 
 def _told(source: Source) -> str:
-    if source.state is State.UNALIGNED:
+    if source.state is AlignmentState.UNALIGNED:
         return "unaligned: it takes what is there, at its own interval"
-    concerned = ", ".join(name for name, c in source.consumers.items() if c.state is not State.UNALIGNED)
-    if source.state is State.ALIGNED:
+    concerned = ", ".join(name for name, c in source.consumers.items() if c.state is not AlignmentState.UNALIGNED)
+    if source.state is AlignmentState.ALIGNED:
         return f"aligned with {concerned}"
     return f"{source.state.value} with {concerned}"
 

@@ -16,7 +16,7 @@ from tidelock.pipeline.declaration import Declaration
 from tidelock.pipeline.subscriptions import default_coordinator
 from tidelock.running.neighbours.aligning import Aligner, Neighbours
 from tidelock.running.neighbours.sharing import SharedSubject
-from tidelock.spark.segments.segments import Segments
+from tidelock.spark.segments.segment_queries import SegmentQueries
 
 
 class _Speaker(Protocol):
@@ -40,7 +40,7 @@ class NeighbourThreads:
 
     @classmethod
     def of(
-        cls, pipeline: Declaration, segments: Segments, home: Home, events: Events, last_epoch: Epoch | None
+        cls, pipeline: Declaration, segments: SegmentQueries, home: Home, events: Events, last_epoch: Epoch | None
     ) -> NeighbourThreads:
         """Make the job known to others, if it has to do with any.
 

@@ -14,8 +14,8 @@ from tidelock.epochs import Epoch
 from tidelock.errands import Ending
 from tidelock.recovery import Fact
 from tidelock.spark.query.batches import Gate
-from tidelock.spark.query.listening import Losses, Progress
-from tidelock.spark.segments.segments import Starting
+from tidelock.spark.query.listening import BatchProgress, Losses
+from tidelock.spark.segments.segment_queries import Starting
 from tidelock.topology import Segment
 
 Told = Callable[[], Fact | None]
@@ -52,7 +52,7 @@ class Engine(Protocol):
     def rest(self) -> str:
         """Wait, as a batch that is not let in, until its query is stopped; the words by which that is known."""
 
-    def listen(self, progressed: Callable[[Progress], None], ended: Callable[[str], None]) -> None:
+    def listen(self, progressed: Callable[[BatchProgress], None], ended: Callable[[str], None]) -> None:
         """Tell of every batch that is committed, and of every run that has ended, until it is closed."""
 
     def losses(self) -> Losses:

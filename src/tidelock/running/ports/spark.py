@@ -15,13 +15,13 @@ from tidelock.running.ports.ports import Told, World
 from tidelock.spark.checkpoint.checkpoint import Checkpoint
 from tidelock.spark.query.batches import Gate
 from tidelock.spark.query.failures import is_gone, keep_stops_untold, rest_until_stopped
-from tidelock.spark.query.listening import Listener, Losses, Progress, losses
+from tidelock.spark.query.listening import BatchProgress, Listener, Losses, losses
 from tidelock.spark.query.queries import LENDING
-from tidelock.spark.segments.segments import Segments, Starting
+from tidelock.spark.segments.segment_queries import SegmentQueries, Starting
 from tidelock.topology import Segment
 
 
-def world_of(segments: Segments, home: Home) -> World:
+def world_of(segments: SegmentQueries, home: Home) -> World:
     """The world in which ``segments`` run on their session, with checkpoints in ``home``."""
     return World(SparkEngine(segments), HomePositions(home), DaemonThreads(), QueueInbox())
 
@@ -29,7 +29,7 @@ def world_of(segments: Segments, home: Home) -> World:
 class SparkEngine:
     """Spark, for the segments of one pipeline. Thread-safe as Spark is; the owner alone listens and closes."""
 
-    def __init__(self, segments: Segments) -> None:
+    def __init__(self, segments: SegmentQueries) -> None:
         self._segments = segments
         self._spark = segments.spark
         self._listener: Listener | None = None
@@ -42,7 +42,7 @@ class SparkEngine:
         """Wait, in the thread of a batch, until its query is stopped."""
         return rest_until_stopped(self._spark)
 
-    def listen(self, progressed: Callable[[Progress], None], ended: Callable[[str], None]) -> None:
+    def listen(self, progressed: Callable[[BatchProgress], None], ended: Callable[[str], None]) -> None:
         """Hear of batches and ends from threads of Spark. Events may be lost when there is much to do."""
         self._listener = Listener(progressed, ended)
         self._spark.streams.addListener(self._listener)

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True)
-class Progress:
+class BatchProgress:
     """A batch that Spark has committed."""
 
     run: str
@@ -34,16 +34,16 @@ class Progress:
     state_bytes: int
 
 
-def recent(query: StreamingQuery) -> list[Progress]:
+def recent(query: StreamingQuery) -> list[BatchProgress]:
     """The last batches that a query has committed, the oldest first; Spark keeps a hundred."""
     asked: Any = query
     return [_progress(found.json()) for found in asked._jsq.recentProgress()]
 
 
-def _progress(document: str) -> Progress:
+def _progress(document: str) -> BatchProgress:
     found = json.loads(document)
     states = found["stateOperators"]
-    return Progress(
+    return BatchProgress(
         run=found["runId"],
         batch=found["batchId"],
         rows=found["numInputRows"],
@@ -61,7 +61,7 @@ class Listener(StreamingQueryListener):
     For `spark.streams.addListener`. The events that it gets are Java's, not PySpark's.
     """
 
-    def __init__(self, progressed: Callable[[Progress], None], ended: Callable[[str], None]) -> None:
+    def __init__(self, progressed: Callable[[BatchProgress], None], ended: Callable[[str], None]) -> None:
         self._progressed = progressed
         self._ended = ended
 

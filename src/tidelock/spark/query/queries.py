@@ -78,7 +78,7 @@ def came_too_late(query: StreamingQuery) -> bool:
     return not query.isActive and _TOO_LATE in str(query.exception())
 
 
-class Waiting(Protocol):
+class StartWaiting(Protocol):
     """Who waits for what a thread starts, and may lose patience."""
 
     def turn(self, turns: threading.Semaphore) -> AbstractContextManager[object]:
@@ -89,7 +89,7 @@ _waiting = threading.local()
 
 
 @contextmanager
-def waited_for_by(waiting: Waiting) -> Iterator[None]:
+def waited_for_by(waiting: StartWaiting) -> Iterator[None]:
     """Inside, this thread starts queries for somebody who may lose patience: then it hinders no other one."""
     before = getattr(_waiting, "one", None)
     _waiting.one = waiting
@@ -127,7 +127,7 @@ class Lending:
     @contextmanager
     def lent(self, spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
         """Inside, the session has these settings."""
-        waiting: Waiting | None = getattr(_waiting, "one", None)
+        waiting: StartWaiting | None = getattr(_waiting, "one", None)
         with self._turns if waiting is None else waiting.turn(self._turns):
             self._clear()
             loan = _Loan(spark, {name: str(spark.conf.get(name)) for name in settings})

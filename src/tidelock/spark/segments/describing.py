@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tidelock.cache.operator import Shape
+from tidelock.cache.operator import StateShape
 from tidelock.errors import PipelineError, SchemaMismatch, TidelockError
 from tidelock.fingerprint.nodes import Layout, PlanPrint
 from tidelock.spark.plans.plans import examine
@@ -26,7 +26,7 @@ from tidelock.spark.schema import check_fits, describe
 from tidelock.spark.segments.keyed import Building, building
 from tidelock.spark.stories.stories import spark_error
 from tidelock.spark.stories.tracebacks import users_frame
-from tidelock.topology import Kind, Node, Topology, Traits
+from tidelock.topology import Kind, Topology, TopologyNode, Traits
 
 Functions = Mapping[str, Callable[..., Any]]
 """The user's functions, by the names of their nodes."""
@@ -42,7 +42,7 @@ class Described:
     traits: Traits
     event_time: bool
     """Its rows come with a watermark, declared by it or by something before it."""
-    state: Shape | None = None
+    state: StateShape | None = None
     """What it keeps in a cache, if it does."""
     plan: PlanPrint | None = None
     """The fingerprint of its plan; None for a source."""
@@ -69,7 +69,7 @@ def describe_nodes(spark: SparkSession, topology: Topology, functions: Functions
 def _describe(
     spark: SparkSession,
     topology: Topology,
-    node: Node,
+    node: TopologyNode,
     function: Callable[..., Any],
     found: Mapping[str, Described],
 ) -> Described:
@@ -91,7 +91,7 @@ def _describe(
     return Described(stream.schema, traits, event_time, made.shape, plan, layouts, made.settings)
 
 
-def _cached_layout(shape: Shape) -> Layout:
+def _cached_layout(shape: StateShape) -> Layout:
     columns = [(field.name, str(field.type)) for schema in (shape.keys, shape.values) for field in schema]
     ends = [] if shape.expiry is None else [("its end", f"{shape.expiry.after} µs after {shape.expiry.column}")]
     return Layout("tidelock.keyed", (*columns, *ends), by_name=True)
@@ -111,7 +111,7 @@ def _with_cache(traits: Traits, made: Building) -> Traits:
 
 
 def build(
-    spark: SparkSession, node: Node, function: Callable[..., Any], inputs: Mapping[str, DataFrame]
+    spark: SparkSession, node: TopologyNode, function: Callable[..., Any], inputs: Mapping[str, DataFrame]
 ) -> DataFrame:
     """Call the function of a source or operator; what it returns is checked.
 
@@ -142,7 +142,7 @@ def build(
     return stream
 
 
-def _schema(topology: Topology, node: Node, name: str, found: Mapping[str, Described]) -> StructType:
+def _schema(topology: Topology, node: TopologyNode, name: str, found: Mapping[str, Described]) -> StructType:
     if (name, node.name) in topology.back_edges:
         return _feedback_schema(name, topology.feedback[name])
     return found[name].schema
@@ -163,7 +163,7 @@ def _feedback_schema(operator: str, declared: str) -> StructType:
         ) from error
 
 
-def _check_mode(stream: DataFrame, node: Node) -> None:
+def _check_mode(stream: DataFrame, node: TopologyNode) -> None:
     refusal = _refusal(stream, node.mode)
     if refusal is None:
         return
@@ -186,14 +186,14 @@ def _refusal(stream: DataFrame, mode: str) -> PySparkException | None:
     return None
 
 
-def _check_storable(stream: DataFrame, node: Node) -> None:
+def _check_storable(stream: DataFrame, node: TopologyNode) -> None:
     try:
         describe(stream.schema)
     except SchemaMismatch as error:
         raise SchemaMismatch(f"{node.kind.value} {node.name}: {error}") from error
 
 
-def _check_feedback(stream: DataFrame, node: Node, declared: str) -> None:
+def _check_feedback(stream: DataFrame, node: TopologyNode, declared: str) -> None:
     schema = _feedback_schema(node.name, declared)
     try:
         check_fits(stream.schema, describe(schema), f"the feedback of {node.name}")

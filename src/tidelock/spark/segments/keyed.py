@@ -24,9 +24,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelock.cache.aggregates import Aggregation, hash_name
-from tidelock.cache.changes import Aggregate, Change, Custom
-from tidelock.cache.fence import Claim
-from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, Shape
+from tidelock.cache.changes import Aggregate, Custom, StateChange
+from tidelock.cache.fence import WriteClaim
+from tidelock.cache.operator import BUCKET, CachedOperator, Expiry, StateShape
 from tidelock.cache.store import BUCKETS
 from tidelock.errors import PipelineError, SchemaMismatch
 from tidelock.intervals import interval_seconds
@@ -42,7 +42,7 @@ class StatePlace:
     """Where the state of an operator is, and the right of the run that may write it."""
 
     url: str
-    claim: Claim
+    claim: WriteClaim
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Building:
     """An operator that is being built: where its state is, and what it turns out to keep."""
 
     place: StatePlace | None = None
-    shape: Shape | None = None
+    shape: StateShape | None = None
     calls_function: bool = False
     settings: object = None
     """How its state changes: what tells two operators with the same plan apart."""
@@ -174,10 +174,10 @@ class Keyed:
     def _key_types(self, rows: pa.Schema) -> pa.Schema:
         return pa.schema([rows.field(key) for key in self._keys])
 
-    def _built(self, rows: DataFrame, change: Change, values: pa.Schema, output: pa.Schema) -> DataFrame:
+    def _built(self, rows: DataFrame, change: StateChange, values: pa.Schema, output: pa.Schema) -> DataFrame:
         rows = rows.withColumn(BUCKET, F.pmod(F.hash(*(F.col(quoted(k)) for k in self._keys)), F.lit(BUCKETS)))
         schema = arrow_schema(rows.schema)
-        shape = Shape(self._key_types(schema), values, self._expiry)
+        shape = StateShape(self._key_types(schema), values, self._expiry)
         shape.key_codec()
         shape.value_codec()
         self._operator.shape = shape
@@ -198,7 +198,12 @@ class Keyed:
 
 
 def _work(
-    place: StatePlace | None, shape: Shape, change: Change, rows: pa.Schema, output: pa.Schema, given: pa.Table
+    place: StatePlace | None,
+    shape: StateShape,
+    change: StateChange,
+    rows: pa.Schema,
+    output: pa.Schema,
+    given: pa.Table,
 ) -> pa.Table | None:
     """What a task does with its rows."""
     if place is None:

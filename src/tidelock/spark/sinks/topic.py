@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tidelock.errors import SchemaMismatch
 from tidelock.kafka.delivery import TopicWriter
-from tidelock.kafka.location import Location
+from tidelock.kafka.location import KafkaLocation
 from tidelock.spark.query.batches import Work
 from tidelock.spark.query.queries import compute
 from tidelock.spark.schema import quoted
@@ -36,7 +36,7 @@ class TopicSink(Sink):
     def __init__(
         self,
         name: str,
-        location: Location,
+        location: KafkaLocation,
         topic: str,
         writer: str,
         *,

@@ -15,7 +15,7 @@ Picture = Cutting | Topology
 
 
 @dataclass(frozen=True)
-class Shape:
+class DrawnNode:
     """A node as it is drawn, in the segment that computes it."""
 
     key: str
@@ -48,7 +48,7 @@ class Drawing:
     """Shapes, inputs before their readers, and what is between them."""
 
     title: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[DrawnNode, ...]
     arrows: tuple[Arrow, ...]
     segments: tuple[str, ...] = ()
     logs: tuple[Log, ...] = ()
@@ -75,7 +75,7 @@ def draw(picture: Picture) -> Drawing:
 def _bare(topology: Topology) -> Drawing:
     return Drawing(
         title=topology.name,
-        shapes=tuple(Shape(node.name, node.name, node.kind) for node in topology.nodes),
+        shapes=tuple(DrawnNode(node.name, node.name, node.kind) for node in topology.nodes),
         arrows=tuple(
             Arrow(one, node.name, back=(one, node.name) in topology.back_edges)
             for node in topology.nodes
@@ -89,7 +89,7 @@ def _cut(cutting: Cutting) -> Drawing:
     return Drawing(
         title=topology.name,
         shapes=tuple(
-            Shape(_key(segment.name, name), name, topology.node(name).kind, segment.name)
+            DrawnNode(_key(segment.name, name), name, topology.node(name).kind, segment.name)
             for segment in cutting.segments
             for name in segment.operators
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelock.topology.graph import Kind
-from tidelock.topology.picture.drawing import Drawing, Picture, Shape, draw
+from tidelock.topology.picture.drawing import Drawing, DrawnNode, Picture, draw
 
 BRACKETS = {Kind.SOURCE: ("([", "])"), Kind.OPERATOR: ("[", "]"), Kind.SINK: ("[[", "]]")}
 
@@ -40,7 +40,7 @@ def _shapes(drawing: Drawing, ids: dict[str, str]) -> Iterator[str]:
         yield "  end"
 
 
-def _shape(shape: Shape, ids: dict[str, str]) -> str:
+def _shape(shape: DrawnNode, ids: dict[str, str]) -> str:
     left, right = BRACKETS[shape.kind]
     return f"{ids[shape.key]}{left}{_quoted(shape.name)}{right}"
 

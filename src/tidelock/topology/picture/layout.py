@@ -22,7 +22,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Frame:
+class CellFrame:
     """A rectangle of cells, both corners included."""
 
     first: Place
@@ -34,7 +34,7 @@ class Frame:
             self.first.column <= place.column <= self.last.column and self.first.row <= place.row <= self.last.row
         )
 
-    def meets(self, other: Frame) -> bool:
+    def meets(self, other: CellFrame) -> bool:
         """Whether the two have a cell in common."""
         return (
             self.first.column <= other.last.column
@@ -59,9 +59,9 @@ def arrange(drawing: Drawing) -> dict[str, Place]:
     return places
 
 
-def frames(drawing: Drawing, places: Mapping[str, Place]) -> dict[str, Frame]:
+def frames(drawing: Drawing, places: Mapping[str, Place]) -> dict[str, CellFrame]:
     """A frame for each segment that can have one: it holds nothing foreign and meets no other frame."""
-    found: dict[str, Frame] = {}
+    found: dict[str, CellFrame] = {}
     for segment in drawing.segments:
         cells = [places[shape.key] for shape in drawing.shapes if shape.segment == segment]
         frame = _around(cells)
@@ -90,7 +90,7 @@ def _free_row(column: int, until: int, wanted: int, taken: set[Place]) -> int:
     raise AssertionError("unreachable: rows do not end")
 
 
-def _around(cells: list[Place]) -> Frame:
+def _around(cells: list[Place]) -> CellFrame:
     columns = [cell.column for cell in cells]
     rows = [cell.row for cell in cells]
-    return Frame(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
+    return CellFrame(Place(min(columns), min(rows)), Place(max(columns), max(rows)))

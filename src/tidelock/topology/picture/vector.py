@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 
 from tidelock.topology.graph import Kind
-from tidelock.topology.picture.drawing import Arrow, Drawing, Picture, Shape, draw
-from tidelock.topology.picture.layout import Frame, Place, arrange, frames
+from tidelock.topology.picture.drawing import Arrow, Drawing, DrawnNode, Picture, draw
+from tidelock.topology.picture.layout import CellFrame, Place, arrange, frames
 
 # Fill and outline, by turns.
 COLOURS = (
@@ -119,7 +119,7 @@ def _boxes(drawing: Drawing, grid: _Grid) -> Iterator[str]:
             yield _text(x, y - NODE_HEIGHT / 2 - 6, segment, anchor="start", colour=_colours(segment, drawing)[1])
 
 
-def _box(segment: str, frame: Frame, drawing: Drawing, grid: _Grid) -> Iterator[str]:
+def _box(segment: str, frame: CellFrame, drawing: Drawing, grid: _Grid) -> Iterator[str]:
     fill, outline = _colours(segment, drawing)
     x, y = grid.left(frame.first.column) - 12, grid.middle(frame.first.row) - NODE_HEIGHT / 2 - 22
     width = grid.left(frame.last.column) + grid.node + 12 - x
@@ -151,7 +151,7 @@ def _colours(segment: str | None, drawing: Drawing) -> tuple[str, str]:
 # -- nodes, logs and lines
 
 
-def _node(shape: Shape, drawing: Drawing, grid: _Grid) -> Iterator[str]:
+def _node(shape: DrawnNode, drawing: Drawing, grid: _Grid) -> Iterator[str]:
     x, y = grid.at(shape.key)
     fill, outline = _colours(shape.segment, drawing)
     yield (

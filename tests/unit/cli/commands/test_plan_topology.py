@@ -12,7 +12,7 @@ from tests.unit.planning.models import CHAIN, DIAMOND, TREE, drawn
 
 from tidelock.cli.command import main
 from tidelock.cli.exits import BAD, GOOD, IMPOSSIBLE
-from tidelock.planning.choosing import METHODS, Settings, choose, least_budget
+from tidelock.planning.choosing import METHODS, PlanSettings, choose, least_budget
 from tidelock.planning.document import write_model
 from tidelock.planning.model import Model
 
@@ -155,7 +155,7 @@ def test_the_tree_method_takes_steps_frequencies_and_the_largest(written: Write,
     options = ["--method", "tree-dp", "--steps", 20, "--frequencies", 15, "--max-frequency", 7.5]
     assert plan("--topology", written(TREE), "--budget", "6", *options, "--json") == GOOD
     told = answered(capsys)
-    expected = choose(TREE, 6.0, "tree-dp", Settings(steps=20, frequencies=15, max_frequency=7.5))
+    expected = choose(TREE, 6.0, "tree-dp", PlanSettings(steps=20, frequencies=15, max_frequency=7.5))
     assert told["expected_recovery_time"] == pytest.approx(expected.costs.recovery)
     assert [segment["frequency"] for segment in told["segments"]] == list(expected.configuration.frequencies)
     for segment in told["segments"]:

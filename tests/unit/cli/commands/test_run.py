@@ -23,7 +23,7 @@ from tidelock.cli.pictures.progress import Goal, Meter
 from tidelock.cli.pictures.run_screens import JsonScreen, LineScreen, Volume, drawing, screen_for
 from tidelock.cli.sessions import _kept_interrupt, _logged_to, _output_to
 from tidelock.errors import BatchFailed, Fenced
-from tidelock.home.events import Event
+from tidelock.home.events import RunEvent
 from tidelock.home.home import Home, Record
 from tidelock.home.status import Status
 from tidelock.pipeline.loading import load
@@ -50,7 +50,7 @@ class FakeRun:
         self.home, self.options = home, options
         self.stops: list[bool] = []
         self._steps, self._failure = iter(steps), failure
-        options["listener"](Event(1_700_000_000.0, "run started", None, "trending, 2 segments"))
+        options["listener"](RunEvent(1_700_000_000.0, "run started", None, "trending, 2 segments"))
 
     def wait(self, timeout: float) -> bool:
         step = next(self._steps, None)
@@ -336,7 +336,7 @@ def test_a_live_table_ends_with_the_last_word(
     monkeypatch.setenv("FORCE_COLOR", "1")
     with screen_for(as_json=False) as screen:
         assert screen.every == 0
-        screen.tell(Event(**event("run started")))
+        screen.tell(RunEvent(**event("run started")))
         screen.show(status())
         screen.end(status("failed"))
     assert "every epoch up to 7 has gone through everywhere" in capsys.readouterr().out
@@ -354,7 +354,7 @@ def test_a_live_table_says_how_far_it_is_and_what_it_waits_for(
 def test_a_pipe_gets_a_line_for_each_event() -> None:
     page = io.StringIO()
     lines = LineScreen(Console(file=page, width=20), Meter(Goal()))
-    lines.tell(Event(**event("segment failed", "store", "in epoch 7: a long story")))
+    lines.tell(RunEvent(**event("segment failed", "store", "in epoch 7: a long story")))
     lines.show(status())
     told, progress = page.getvalue().splitlines()
     assert told.endswith("segment failed     store: in epoch 7: a long story")
@@ -367,7 +367,7 @@ def test_quiet_lines_are_bad_news_only() -> None:
     lines = LineScreen(Console(file=page, width=200), Meter(Goal()), Volume.QUIET)
     assert lines.every is None
     for kind in ("run started", "segment failed", "segment recovered", "gave up"):
-        lines.tell(Event(**event(kind, "store", "what happened")))
+        lines.tell(RunEvent(**event(kind, "store", "what happened")))
     lines.end(status("failed"))
     failed, gave_up, ended = page.getvalue().splitlines()
     assert "segment failed" in failed

@@ -19,7 +19,7 @@ from tests.unit.cli.homes import event
 from tidelock.cli.pictures.showing import Showing
 from tidelock.cli.sessions import _logged_to, _output_to
 from tidelock.errors import BatchFailed
-from tidelock.home.events import Event
+from tidelock.home.events import RunEvent
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_output_that_cannot_be_written_ends_nothing(
 
     def step() -> None:
         taken.append("a step")
-        stage.runs[0].options["listener"](Event(**event("segment failed", "store", "for a moment")))
+        stage.runs[0].options["listener"](RunEvent(**event("segment failed", "store", "for a moment")))
 
     assert stage.play(*shown, steps=[step] * 3) == 0
     assert len(taken) == 3, "the run came to its end"
@@ -82,7 +82,7 @@ def test_what_is_written_again_comes_out(stage: Stage, monkeypatch: pytest.Monke
         full = False
 
     def tell() -> None:
-        stage.runs[0].options["listener"](Event(**event("segment failed", "store", "for a moment")))
+        stage.runs[0].options["listener"](RunEvent(**event("segment failed", "store", "for a moment")))
 
     monkeypatch.setattr(page, "write", write, raising=False)
     monkeypatch.setattr(sys, "stdout", page)

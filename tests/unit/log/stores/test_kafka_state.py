@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from tidelock.log.stores import kafka_state
-from tidelock.log.stores.kafka_state import DONE, EXISTS, FENCED, LOST, VOID, Record, State, Verdict
+from tidelock.log.stores.kafka_state import DONE, EXISTS, FENCED, LOST, VOID, TopicRecord, TopicState, Verdict
 
 
 class Topic:
     """Records in their order, and the state behind them."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.state = State()
+        self.records: list[TopicRecord] = []
+        self.state = TopicState()
         self._numbers: dict[str, int] = {}
 
     def add(self, op: str, payload: bytes = b"", client: str = "a", **fields: Any) -> Verdict:
         self._numbers[client] = self._numbers.get(client, -1) + 1
-        return self.land(Record(client, self._numbers[client], op, fields, payload))
+        return self.land(TopicRecord(client, self._numbers[client], op, fields, payload))
 
-    def land(self, record: Record) -> Verdict:
+    def land(self, record: TopicRecord) -> Verdict:
         self.records.append(record)
-        return self.state.apply(len(self.records) - 1, Record.decode(record.encode()))
+        return self.state.apply(len(self.records) - 1, TopicRecord.decode(record.encode()))
 
-    def replayed(self, start: int = 0) -> State:
-        state = State(known=start == 0, next=start)
+    def replayed(self, start: int = 0) -> TopicState:
+        state = TopicState(known=start == 0, next=start)
         for offset in range(start, len(self.records)):
             state.apply(offset, self.records[offset])
         return state
@@ -63,8 +63,8 @@ def test_a_record_that_comes_twice_counts_once(topic: Topic) -> None:
 
 
 def test_a_record_that_was_given_up_and_passed_is_void(topic: Topic) -> None:
-    topic.land(Record("a", 1, "put", {"name": "x"}, b"new"))
-    assert topic.land(Record("a", 0, "put", {"name": "x"}, b"old")).word == VOID
+    topic.land(TopicRecord("a", 1, "put", {"name": "x"}, b"new"))
+    assert topic.land(TopicRecord("a", 0, "put", {"name": "x"}, b"old")).word == VOID
     assert topic.state.documents == {"x": b"new"}
 
 
@@ -175,7 +175,7 @@ def test_records_of_later_releases_change_nothing(topic: Topic) -> None:
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]\n", b"{}\n", b"no json\n"])
 def test_what_is_no_record_is_told(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Record.decode(data)
+        TopicRecord.decode(data)
 
 
 def test_only_so_many_clients_are_remembered(topic: Topic) -> None:

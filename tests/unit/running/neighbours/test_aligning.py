@@ -16,12 +16,12 @@ from tests.redis_servers import RedisServers
 from tests.waiting import eventually
 
 from tidelock.alignment.directory import Directory, Job, Subject
-from tidelock.alignment.machine import CatchUp, Source, State
+from tidelock.alignment.machine import AlignmentState, CatchUp, Source
 from tidelock.coordination import EmbeddedTree, Lease, open_tree
 from tidelock.epochs import Epoch
 from tidelock.errors import BackendUnavailable, PipelineError
 from tidelock.following.follower import InstructionFile
-from tidelock.home.events import Event, Events
+from tidelock.home.events import Events, RunEvent
 from tidelock.home.home import Home
 from tidelock.log import EpochLog
 from tidelock.running.neighbours.aligning import Aligner, Neighbours
@@ -77,10 +77,10 @@ def test_a_mode_that_could_not_be_written_is_neither_told_nor_forgotten(
             else:
                 patch.setattr(home, failing, full)
             speaker._look()
-        assert speaker.source.state is State.UNALIGNED
+        assert speaker.source.state is AlignmentState.UNALIGNED
         assert known.reported("job", ["s"]).number == 0
         speaker._look()
-        assert speaker.source.state is State.CATCHING_UP
+        assert speaker.source.state is AlignmentState.CATCHING_UP
         assert known.reported("job", ["s"]) == kept(home) == speaker.source
     speaker.close()
 
@@ -93,7 +93,7 @@ def test_a_job_that_is_killed_goes_on_in_the_mode_that_it_was_in(
     killed = aligner(home, log)
     killed._look()
     killed._look()
-    assert killed.source.state is State.READY
+    assert killed.source.state is AlignmentState.READY
     killed.close()
     assert aligner(home, log).source == killed.source
 
@@ -141,7 +141,7 @@ def test_a_subject_that_has_lost_epochs_while_it_is_combined_goes_on_with_a_reca
 ) -> None:
     own = EpochLog.create(f"file:{tmp_path}/own", SCHEMA, identity="own")
     writer, place = own.take_over("job"), Path(log.url.removeprefix("file:"))
-    told: list[Event] = []
+    told: list[RunEvent] = []
     shared = sharing(log, own, coordinator, Events(home, told.append))
     publish(writer, covers(0), [1])
     shared._look()

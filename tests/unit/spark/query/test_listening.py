@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelock.spark.query.listening import Listener, Progress
+from tidelock.spark.query.listening import BatchProgress, Listener
 
 DOCUMENT: dict[str, Any] = {
     "id": "11111111-1111-1111-1111-111111111111",
@@ -40,16 +40,16 @@ class Counted:
 
 def test_an_event_is_two_calls_however_much_it_says() -> None:
     """Events wait for each other, and keep the plans of their batches in Java for as long."""
-    found: list[Progress] = []
+    found: list[BatchProgress] = []
     progress = Counted(json.dumps(DOCUMENT))
     event = Counted(progress)
     Listener(found.append, lambda run: None).onQueryProgress(event)
-    assert found == [Progress("22222222-2222-2222-2222-222222222222", 7, 40, 160.0, 0.25, 7, 1100)]
+    assert found == [BatchProgress("22222222-2222-2222-2222-222222222222", 7, 40, 160.0, 0.25, 7, 1100)]
     assert (event.calls, progress.calls) == (["progress"], ["json"])
 
 
 def test_a_batch_that_took_no_time_has_no_rate() -> None:
-    found: list[Progress] = []
+    found: list[BatchProgress] = []
     document = {name: value for name, value in DOCUMENT.items() if name != "processedRowsPerSecond"}
     Listener(found.append, lambda run: None).onQueryProgress(Counted(Counted(json.dumps(document))))
     assert found[0].rows_per_second == 0.0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tidelock.topology.graph import Node
+from tidelock.topology.graph import TopologyNode
 from tidelock.topology.names import listed
 from tidelock.topology.plan import Traits
 from tidelock.topology.rules import Question
@@ -69,7 +69,7 @@ def why_one_by_one(
     return None
 
 
-def _depends_on_batches(node: Node, trait: Traits) -> str | None:
+def _depends_on_batches(node: TopologyNode, trait: Traits) -> str | None:
     if trait.watermark or trait.event_time:
         return f"what is late for {node.name} is judged batch by batch"
     if trait.stateful:

@@ -125,7 +125,7 @@ class PatientStart:
 
 
 @dataclass(frozen=True)
-class Segments:
+class SegmentQueries:
     """The segments of a pipeline, ready to be started on a session. Immutable; every thread may start some."""
 
     spark: SparkSession
