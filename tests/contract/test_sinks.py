@@ -10,22 +10,25 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
 from tests.kafka_servers import KafkaServer
+from tests.waiting import eventually
 
 from tidelock import Sink, Work
 from tidelock.epochs import Epoch
-from tidelock.kafka.brokers import MissingTopic, connect
+from tidelock.kafka.brokers import Brokers, MissingTopic, connect
 from tidelock.kafka.location import parse_servers
 from tidelock.spark.sinks.files import FileSink
 from tidelock.spark.sinks.topic import TopicSink
-from tidelock.testing.contracts.sinks import SinkContract
+from tidelock.testing.contracts.sinks import SinkContract, TakingBackContract
 
 Opened = Callable[[], Sink]
 Found = Callable[[], Iterable[int]]
 
 
-class TestFiles(SinkContract):
+class TestFiles(TakingBackContract):
     @pytest.fixture
     def opened(self, spark: SparkSession, tmp_path: Path) -> Opened:
         return lambda: FileSink(spark, f"file:{tmp_path}/out")
@@ -35,9 +38,21 @@ class TestFiles(SinkContract):
         return lambda: [row["n"] for row in spark.read.schema("n long").parquet(f"{tmp_path}/out").collect()]
 
 
-class TestTopic(SinkContract):
-    takes_back = False
+def settled_ends(brokers: Brokers, topic: str) -> list[int]:
+    """The ends of a topic when all that was committed can be read, which is a little after its writer is told."""
+    admin = AdminClient({"bootstrap.servers": brokers.location.servers})
 
+    def settled() -> bool:
+        places = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(brokers.partitions(topic))}
+        newest = admin.list_offsets(places, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return brokers.ends(topic) == [newest[place].result().offset for place in places]
+
+    brokers.ends(topic)  # which says so if there is no such topic
+    eventually(settled, "no transaction is under way")
+    return brokers.ends(topic)
+
+
+class TestTopic(SinkContract):
     @pytest.fixture
     def topic(self) -> str:
         return uuid.uuid4().hex
@@ -53,7 +68,7 @@ class TestTopic(SinkContract):
 
         def read() -> Iterable[int]:
             with suppress(MissingTopic):
-                for partition, end in enumerate(brokers.ends(topic)):
+                for partition, end in enumerate(settled_ends(brokers, topic)):
                     for message in brokers.read(topic, partition, 0, end - 1) if end else ():
                         yield json.loads(message.value() or b"{}")["n"]
 
@@ -87,7 +102,7 @@ class Table(Sink):
                 database.execute(f"DELETE FROM {table} WHERE epoch > ?", [after])
 
 
-class TestTable(SinkContract):
+class TestTable(TakingBackContract):
     @pytest.fixture
     def opened(self, tmp_path: Path) -> Opened:
         return lambda: Table(tmp_path / "table")

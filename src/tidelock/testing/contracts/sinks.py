@@ -1,10 +1,11 @@
 """What a sink has to do so that every epoch arrives exactly once.
 
-A class of yours derives from `SinkContract` and gives two fixtures: ``opened`` makes a sink object on one and the
-same place, a new one for every run, and ``found`` reads what has arrived there. The fixture ``spark`` is a
-session, which a ``conftest.py`` may have for all tests. What is delivered has one column of numbers, ``n``::
+A class of yours derives from `TakingBackContract`, or from `SinkContract` if the sink takes nothing back. It gives
+two fixtures: ``opened`` makes a sink object on one and the same place, a new one for every run, and ``found``
+reads what has arrived there. The fixture ``spark`` is a session, which a ``conftest.py`` may have for all tests.
+What is delivered has one column of numbers, ``n``::
 
-    class TestTable(SinkContract):
+    class TestTable(TakingBackContract):
         @pytest.fixture
         def opened(self, tmp_path):
             return lambda: Table(tmp_path / "table")
@@ -56,10 +57,7 @@ def deliver(sink: Sink, rows: DataFrame, done: Work) -> None:
 
 
 class SinkContract:
-    """The contract."""
-
-    takes_back: bool = True
-    """Say False for a sink that leaves `Sink.take_back` as it is: epochs that are made anew arrive twice."""
+    """The contract of every sink, also of one that leaves `Sink.take_back` as it is."""
 
     @pytest.fixture
     def opened(self) -> Opened:
@@ -110,12 +108,21 @@ class SinkContract:
         deliver(opened(), numbers(spark, 10, 19), work(1))
         assert sorted(found()) == list(range(20))
 
+    def test_there_may_be_nothing_to_take_back(self, spark: SparkSession, opened: Opened, found: Found) -> None:
+        sink = opened()
+        sink.take_back(Epoch(-1))
+        deliver(sink, numbers(spark, 0, 9), work(0))
+        sink.take_back(Epoch(0))
+        assert sorted(found()) == list(range(10))
+
+
+class TakingBackContract(SinkContract):
+    """The contract of a sink that takes back what it has: epochs that are made anew arrive once there, too."""
+
     @pytest.mark.parametrize("times", [1, 2])
     def test_what_is_taken_back_is_made_anew(
         self, spark: SparkSession, opened: Opened, found: Found, times: int
     ) -> None:
-        if not self.takes_back:
-            pytest.skip("this sink cannot take back")
         sink = opened()
         for epoch in range(4):
             deliver(sink, numbers(spark, epoch * 10, epoch * 10 + 9), work(epoch))
@@ -126,10 +133,3 @@ class SinkContract:
         deliver(again, numbers(spark, 100, 104), work(2, offset=7))
         deliver(again, numbers(spark, 200, 204), work(3, offset=7))
         assert sorted(found()) == [*range(20), *range(100, 105), *range(200, 205)]
-
-    def test_there_may_be_nothing_to_take_back(self, spark: SparkSession, opened: Opened, found: Found) -> None:
-        sink = opened()
-        sink.take_back(Epoch(-1))
-        deliver(sink, numbers(spark, 0, 9), work(0))
-        sink.take_back(Epoch(0))
-        assert sorted(found()) == list(range(10))
