@@ -1,35 +1,26 @@
-"""Real Redis servers for tests: started on loopback, killed, paused, made replicas, watched by a Sentinel.
-
-`RedisServers` stops everything that it has started, whatever state it is in.
-"""
+"""Real Redis servers for tests: started on loopback, killed, paused, made replicas, watched by a Sentinel."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import signal
-import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import redis
+from tests.server_process import HOST, Server, Servers, installed
 from tests.waiting import eventually
 
-HOST = "127.0.0.1"
 PRIMARY = "primary"
 """The name under which a Sentinel watches a primary."""
 
 
-@cache
 def server_program() -> str:
     """The path of a Redis server, installed if there is none."""
-    script = Path(__file__).parents[1] / "scripts" / "redis.sh"
-    found = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
-    return found.stdout.strip()
+    return installed("redis.sh")
 
 
 @cache
@@ -55,8 +46,10 @@ class Certificates:
         return f"ca={self.ca}&cert={self.cert}&key={self.key}"
 
 
-class RedisServer:
-    """One server process, on the same port for as long as the object lives."""
+class RedisServer(Server):
+    """One server, or one Sentinel."""
+
+    name = "Redis server"
 
     def __init__(
         self,
@@ -68,29 +61,26 @@ class RedisServer:
         password: str | None = None,
         tls: Certificates | None = None,
     ) -> None:
-        self.port = _free_port()
+        super().__init__(folder)
+        self.prepare()
         self._password = password
         self._tls = tls
-        self._folder = folder
-        self._data = folder / "data"
-        self._log = folder / "log"
         self._ready = ready
         self._arguments = ["--sentinel"] if sentinel else []
-        self._data.mkdir(parents=True)
-        text = [f"bind {HOST}", f"dir {self._data}", *(line.format(port=self.port) for line in lines)]
+        text = [f"bind {HOST}", f"dir {self.data}", *(line.format(port=self.port) for line in lines)]
         (folder / "server.conf").write_text("\n".join(text) + "\n")
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
+
+    def command(self) -> list[str]:
+        return [server_program(), str(self._folder / "server.conf"), *self._arguments]
+
+    def answers(self, told: str) -> bool:
+        return self._ready in told
 
     @property
     def url(self) -> str:
         """The URL of its first database."""
         return f"redis://{HOST}:{self.port}/0"
-
-    @property
-    def address(self) -> str:
-        """Its host and port."""
-        return f"{HOST}:{self.port}"
 
     @contextmanager
     def client(self, password: str | None = None) -> Iterator[redis.Redis]:
@@ -100,38 +90,6 @@ class RedisServer:
         given = {"password": password or self._password, "ssl": tls is not None, **secure}
         with redis.Redis(host=HOST, port=self.port, protocol=2, **given) as client:
             yield client
-
-    def start(self) -> None:
-        """Start the process and wait until it answers."""
-        with self._log.open("wb") as log:
-            command = [server_program(), str(self._folder / "server.conf"), *self._arguments]
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            eventually(self._is_ready, f"the Redis server on port {self.port} is ready", patience=20)
-        except BaseException:
-            self.kill()
-            raise
-
-    def _is_ready(self) -> bool:
-        assert self._process is not None
-        told = self._log.read_text(errors="replace")
-        assert self._process.poll() is None, f"the Redis server has ended:\n{told}"
-        return self._ready in told
-
-    def kill(self) -> None:
-        """End the process as a loss of power would. Nothing happens if it has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self, *, empty: bool = False) -> None:
-        """Kill it and start it again, without all its data if ``empty``."""
-        self.kill()
-        if empty:
-            shutil.rmtree(self._data)
-            self._data.mkdir()
-        self.start()
 
     def copied(self, replica: RedisServer) -> None:
         """Let ``replica`` have all so far, and nothing of what follows: it is a primary of its own then."""
@@ -161,23 +119,9 @@ class RedisServer:
         with self.client() as client:
             eventually(lambda: replica.port in _online(client), "the replica has caught up", patience=20)
 
-    def pause(self) -> None:
-        """Let it hang: connections stay, and nothing is answered."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
 
-    def resume(self) -> None:
-        """Let it go on."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
-
-class RedisServers:
-    """Starts servers below a directory, and stops them all when it is closed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._started: list[RedisServer] = []
+class RedisServers(Servers[RedisServer]):
+    """Starts servers below a directory."""
 
     def start(self, *, tls: Certificates | None = None, **options: str) -> RedisServer:
         """A server with these options, as its configuration file has them (with `_` for `-`).
@@ -189,7 +133,7 @@ class RedisServers:
         lines += _listening(tls)
         password = options.get("requirepass")
         ready = "Ready to accept connections"
-        return self._add(lambda folder: RedisServer(folder, lines, ready=ready, password=password, tls=tls))
+        return self.add(lambda folder: RedisServer(folder, lines, ready=ready, password=password, tls=tls))
 
     def replica(self, primary: RedisServer, *, tls: Certificates | None = None, **options: str) -> RedisServer:
         """A replica that has caught up with ``primary``."""
@@ -217,7 +161,7 @@ class RedisServers:
             f"sentinel failover-timeout {PRIMARY} 2000",
             *([f"sentinel auth-pass {PRIMARY} {of_primary}"] if of_primary else []),
         ]
-        made = self._add(
+        made = self.add(
             lambda folder: RedisServer(folder, lines, ready="+monitor", sentinel=True, password=password, tls=tls)
         )
 
@@ -240,16 +184,6 @@ class RedisServers:
         _openssl("x509 -req -days 2 -CAcreateserial", *sign)
         return made
 
-    def close(self) -> None:
-        """End all of them."""
-        for server in self._started:
-            server.kill()
-
-    def _add(self, make: Callable[[Path], RedisServer]) -> RedisServer:
-        made = make(self._folder / f"redis-{len(self._started)}")
-        self._started.append(made)
-        return made
-
 
 def _listening(tls: Certificates | None) -> list[str]:
     """The lines of a configuration that say how a server is reached, and how it reaches others."""
@@ -268,9 +202,3 @@ def _online(primary: redis.Redis) -> set[int]:
 
 def _openssl(words: str, *more: str | Path) -> None:
     subprocess.run(["openssl", *words.split(), *map(str, more)], check=True, capture_output=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -1,57 +1,32 @@
-"""Real ZooKeeper servers for tests: started on loopback, killed, paused, started again with their data.
-
-`ZooKeeperServers` stops everything that it has started, whatever state it is in.
-"""
+"""Real ZooKeeper servers for tests: alone, or as an ensemble."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import socket
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 from kazoo.client import KazooClient
-from tests.waiting import eventually
+from tests.server_process import HOST, PATIENCE, Server, Servers, free_port, installed, java
 
-HOST = "127.0.0.1"
-PATIENCE = 60.0
-"""Seconds that a server may take to start on a busy machine."""
-
-_SCRIPTS = Path(__file__).parents[1] / "scripts"
 _TICK = 100
+_TIMES = ("initLimit=100", "syncLimit=50")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # One short-lived server: little memory, no second compiler, and nothing to load but what is used.
 _JAVA_OPTIONS = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
-@cache
-def class_path() -> str:
-    """The jars of a server, fetched if they are not there."""
-    return _output("zookeeper.sh")
+class ZooKeeperServer(Server):
+    """One server."""
 
-
-@cache
-def java() -> str:
-    """The path of a Java, installed if there is none."""
-    return f"{_output('java.sh')}/bin/java"
-
-
-class ZooKeeperServer:
-    """One server process, on the same port for as long as the object lives."""
+    name = "ZooKeeper server"
 
     def __init__(self, folder: Path, ensemble: Sequence[str] = ()) -> None:
         """Prepare a server; `ensemble` has the lines of its configuration that name it and its peers."""
-        self.port = _free_port()
-        self._folder = folder
-        self.data = folder / "data"
-        self._log = folder / "log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self.data.mkdir(parents=True)
+        super().__init__(folder)
+        self.prepare()
         lines = [
             f"dataDir={self.data}",
             f"clientPort={self.port}",
@@ -65,11 +40,6 @@ class ZooKeeperServer:
             *ensemble,
         ]
         (folder / "server.cfg").write_text("\n".join(lines) + "\n")
-
-    @property
-    def address(self) -> str:
-        """Its host and port."""
-        return f"{HOST}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -87,27 +57,13 @@ class ZooKeeperServer:
             kazoo.stop()
             kazoo.close()
 
-    def start(self, *, wait: bool = True) -> None:
-        """Start the process and, unless told otherwise, wait until it answers."""
-        with self._log.open("wb") as log:
-            command = [java(), *_JAVA_OPTIONS, "-cp", class_path(), _MAIN, str(self._folder / "server.cfg")]
-            environment = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        if wait:
-            self.await_ready()
+    def command(self) -> list[str]:
+        return [java(), *_JAVA_OPTIONS, "-cp", installed("zookeeper.sh"), _MAIN, str(self._folder / "server.cfg")]
 
-    def await_ready(self) -> None:
-        """Wait until it answers."""
-        try:
-            eventually(self._is_ready, f"the ZooKeeper server on port {self.port} is ready", PATIENCE)
-        except BaseException:
-            self.kill()
-            raise
+    def environment(self) -> Mapping[str, str]:
+        return {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
 
-    def _is_ready(self) -> bool:
-        assert self._process is not None
-        told = self._log.read_text(errors="replace")
-        assert self._process.poll() is None, f"the ZooKeeper server has ended:\n{told}"
+    def answers(self, told: str) -> bool:
         return self._facts().startswith("Zookeeper version")
 
     @property
@@ -125,33 +81,6 @@ class ZooKeeperServer:
         except OSError:
             return ""
 
-    def kill(self) -> None:
-        """End the process as a loss of power would. Nothing happens if it has ended."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self, *, empty: bool = False) -> None:
-        """Kill it and start it again, without all its data if ``empty``."""
-        self.kill()
-        if empty:
-            shutil.rmtree(self.data)
-            self.data.mkdir()
-        self.start()
-
-    def pause(self) -> None:
-        """Let it hang: connections stay, and nothing is answered."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        # It has many threads, and only when the last of them stands still is the signal delivered.
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def resume(self) -> None:
-        """Let it go on."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
     def recover(self) -> None:
         """Let it run, whatever has been done to it."""
         if self._process is None:
@@ -160,47 +89,22 @@ class ZooKeeperServer:
             self.resume()
 
 
-class ZooKeeperServers:
-    """Starts servers below a directory, and stops them all when it is closed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._started: list[ZooKeeperServer] = []
+class ZooKeeperServers(Servers[ZooKeeperServer]):
+    """Starts servers below a directory."""
 
     def start(self) -> ZooKeeperServer:
         """A server that is no ensemble."""
-        server = self._add()
+        server = self.add(ZooKeeperServer)
         server.start()
         return server
 
     def ensemble(self, size: int = 3) -> list[ZooKeeperServer]:
         """Servers that agree; any majority of them is enough."""
-        peers = [f"server.{number}={HOST}:{_free_port()}:{_free_port()}" for number in range(1, size + 1)]
-        servers = [self._add([*peers, "initLimit=100", "syncLimit=50"]) for _ in peers]
+        peers = [f"server.{number}={HOST}:{free_port()}:{free_port()}" for number in range(1, size + 1)]
+        servers = [self.add(lambda folder: ZooKeeperServer(folder, [*peers, *_TIMES])) for _ in peers]
         for number, server in enumerate(servers, start=1):
             (server.data / "myid").write_text(f"{number}\n")
             server.start(wait=False)
         for server in servers:
             server.await_ready()
         return servers
-
-    def close(self) -> None:
-        """End all of them."""
-        for server in self._started:
-            server.kill()
-
-    def _add(self, ensemble: Sequence[str] = ()) -> ZooKeeperServer:
-        server = ZooKeeperServer(self._folder / f"zookeeper-{len(self._started)}", ensemble)
-        self._started.append(server)
-        return server
-
-
-def _output(script: str) -> str:
-    found = subprocess.run([_SCRIPTS / script], stdout=subprocess.PIPE, text=True, check=True)
-    return found.stdout.strip()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

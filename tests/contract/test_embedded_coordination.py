@@ -7,12 +7,11 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tree_clients import fork_a_client, process
 from tests.waiting import eventually
 
 from tidelock.coordination import (
@@ -24,7 +23,7 @@ from tidelock.coordination import (
     open_tree,
 )
 from tidelock.coordination.embedded.database import Database
-from tidelock.errors import Fenced, PipelineError
+from tidelock.errors import Fenced
 from tidelock.testing.contracts.trees import (
     PATIENCE,
     Backend,
@@ -84,18 +83,6 @@ def url(tmp_path: Path) -> str:
 def tree(url: str) -> Iterator[Tree]:
     with open_tree(url, session_timeout=60.0) as tree:
         yield tree
-
-
-@contextmanager
-def process(target: Callable[..., None], *arguments: Any) -> Iterator[BaseProcess]:
-    """Run `target` in a new process and kill it at the end, if it is still there."""
-    child = SPAWN.Process(target=target, args=arguments, daemon=True)
-    child.start()
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.join()
 
 
 def run_all(target: Callable[..., None], *arguments: Any) -> None:
@@ -216,30 +203,7 @@ def test_a_watch_sees_another_process(url: str, tree: Tree) -> None:
     assert tree.get("/n").data == b"from afar"
 
 
-def _fork(url: str) -> None:
-    with open_tree(url) as tree:
-        tree.create("/mine", ephemeral=True)
-        child = os.fork()
-        if child == 0:
-            os._exit(_use_in_child(tree, url))
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        assert tree.get("/mine").ephemeral  # the child's close() did not end our session
-
-
-def _use_in_child(tree: Tree, url: str) -> int:
-    """Return 0 if the inherited client is refused and a new one works."""
-    try:
-        tree.get("/mine")
-    except PipelineError as error:
-        assert "fork" in str(error)
-        tree.close()
-        with open_tree(url) as own:
-            return 0 if own.find("/mine") is not None else 1
-    return 2
-
-
 def test_a_forked_child_cannot_use_the_client(url: str) -> None:
-    with process(_fork, url) as child:
+    with process(fork_a_client, url) as child:
         child.join(PATIENCE)
         assert child.exitcode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import signal
@@ -10,13 +9,11 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.lossy_link import LossyLink
+from tests.tree_clients import fork_a_client, process
 from tests.waiting import eventually
 from tests.zookeeper_servers import ZooKeeperServer
 
@@ -42,7 +39,6 @@ from tidelock.testing.contracts.trees import (
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "coordination.md"
-SPAWN = multiprocessing.get_context("spawn")
 SHORT = 1.0
 """A session time-out that a test can wait for."""
 
@@ -106,18 +102,6 @@ def other(zookeeper_url: str) -> Iterator[Tree]:
         yield other
 
 
-@contextmanager
-def process(target: Callable[..., None], *arguments: Any) -> Iterator[BaseProcess]:
-    """Run `target` in a new process and kill it at the end, if it is still there."""
-    child = SPAWN.Process(target=target, args=arguments, daemon=True)
-    child.start()
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.join()
-
-
 def _contend(url: str, name: str) -> None:
     """Hold the lease again and again, for ever, and leave a trace of each token."""
     with open_tree(url, session_timeout=SHORT) as tree:
@@ -176,31 +160,8 @@ def test_a_stopped_client_has_lost_its_session_when_it_wakes_up(zookeeper_url: s
         assert lease.check() == lease.token
 
 
-def _fork(url: str) -> None:
-    with open_tree(url) as tree:
-        tree.create("/mine", ephemeral=True)
-        child = os.fork()
-        if child == 0:
-            os._exit(_use_in_child(tree, url))
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        assert tree.get("/mine").ephemeral  # the child's close() did not end our session
-
-
-def _use_in_child(tree: Tree, url: str) -> int:
-    """Return 0 if the inherited client is refused and a new one works."""
-    try:
-        tree.get("/mine")
-    except PipelineError as error:
-        assert "fork" in str(error)
-        tree.close()
-        with open_tree(url) as own:
-            return 0 if own.find("/mine") is not None else 1
-    return 2
-
-
 def test_a_forked_child_cannot_use_the_client(zookeeper_url: str) -> None:
-    with process(_fork, zookeeper_url) as child:
+    with process(fork_a_client, zookeeper_url) as child:
         child.join(PATIENCE)
         assert child.exitcode == 0
 
