@@ -43,12 +43,12 @@ class Errands:
             else:
                 future.set_result(None)
 
-    def close(self, patience: float) -> bool:
-        """Begin nothing more; whether what was under way has ended within ``patience`` seconds."""
+    def close(self, timeout: float) -> bool:
+        """Begin nothing more; whether what was under way has ended within ``timeout`` seconds."""
         self._closed.set()
         with self._lock:
             threads = self._threads
-        return all_end(threads, patience)
+        return all_end(threads, timeout)
 
 
 class Ending(Protocol):
@@ -61,9 +61,9 @@ class Ending(Protocol):
         """Wait until it has ended, but no longer than that."""
 
 
-def all_end(threads: Sequence[Ending], patience: float) -> bool:
-    """Wait for threads, ``patience`` seconds in all; whether all of them have ended."""
-    deadline = time.monotonic() + patience
+def all_end(threads: Sequence[Ending], timeout: float) -> bool:
+    """Wait for threads, ``timeout`` seconds in all; whether all of them have ended."""
+    deadline = time.monotonic() + timeout
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     return not any(thread.is_alive() for thread in threads)

@@ -207,10 +207,10 @@ class RedisCells(CellStore):
         converse(self._location, ask)
 
     def _copied(self, talk: Conversation) -> None:
-        from tidelock.redis.server import check_copied, copying_patience
+        from tidelock.redis.server import check_copied, copying_milliseconds
 
         if self._location.replicas:
-            (copies,) = talk.ask(command("WAIT", self._location.replicas, copying_patience(self._location)))
+            (copies,) = talk.ask(command("WAIT", self._location.replicas, copying_milliseconds(self._location)))
             check_copied(self._location, copies)
 
     def _watched(self, talk: Conversation, *more: bytes) -> list[Any]:

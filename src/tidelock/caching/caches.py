@@ -153,12 +153,12 @@ class Caches:
         opened.prepare(check)
         return opened
 
-    def close(self, patience: float) -> bool:
-        """Finish the snapshot that is under way, and take no more; whether that took at most ``patience`` seconds.
+    def close(self, timeout: float) -> bool:
+        """Finish the snapshot that is under way, and take no more; whether that took at most ``timeout`` seconds.
 
         One that hangs ends with the process; whoever takes the state over gives it up before.
         """
-        return self._errands.close(patience)
+        return self._errands.close(timeout)
 
 
 class OpenedState:

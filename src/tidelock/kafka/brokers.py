@@ -119,7 +119,7 @@ class Brokers:
             raise MissingTopic from failure
         if not is_missing_topic(failure.args[0]) or time.monotonic() > deadline:
             raise self.translate(failure.args[0]) from cause(failure)
-        self._patiently(lambda patience: self._producer.list_topics(topic, timeout=patience))
+        self._patiently(lambda timeout: self._producer.list_topics(topic, timeout=timeout))
 
     def await_all(self, deliveries: Iterable[Delivery]) -> list[int]:
         """The offsets of these records, once all copies that the brokers want of them are there.
@@ -155,8 +155,8 @@ class Brokers:
         """
         asked = TopicPartition(topic, partition)
 
-        def ask(patience: float) -> tuple[int, int]:
-            low, high = self._asker.get_watermark_offsets(asked, timeout=patience, cached=False) or (-1, -1)
+        def ask(timeout: float) -> tuple[int, int]:
+            low, high = self._asker.get_watermark_offsets(asked, timeout=timeout, cached=False) or (-1, -1)
             if high < 0:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             return low, high
@@ -182,9 +182,9 @@ class Brokers:
             raise MissingTopic(topic)
         wanted = {TopicPartition(topic, partition): which for partition in range(count)}
 
-        def ask(patience: float) -> list[int]:
+        def ask(timeout: float) -> list[int]:
             level = IsolationLevel.READ_COMMITTED
-            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=patience)
+            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=timeout)
             found = {place.partition: answer.result().offset for place, answer in answers.items()}
             return [found[partition] for partition in range(count)]
 
@@ -193,8 +193,8 @@ class Brokers:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if there is none."""
 
-        def ask(patience: float) -> int:
-            found = self._asker.list_topics(topic, timeout=patience).topics[topic]
+        def ask(timeout: float) -> int:
+            found = self._asker.list_topics(topic, timeout=timeout).topics[topic]
             if found.error is not None and not is_missing_topic(found.error):
                 raise KafkaException(found.error)
             return len(found.partitions)
@@ -210,8 +210,8 @@ class Brokers:
         """
         wanted = TopicCollection([topic])
 
-        def ask(patience: float) -> str:
-            answers = self._admin.describe_topics(wanted, request_timeout=patience)
+        def ask(timeout: float) -> str:
+            answers = self._admin.describe_topics(wanted, request_timeout=timeout)
             return str(answers[topic].result().topic_id)
 
         found = self._patiently(ask, topic)
@@ -239,7 +239,7 @@ class Brokers:
 
     def admin(self, ask: Callable[[AdminClient, float], Answer]) -> Answer:
         """What ``ask`` gets from the administrative client; errors are in our words."""
-        return self._patiently(lambda patience: ask(self._admin, patience))
+        return self._patiently(lambda timeout: ask(self._admin, timeout))
 
     def _patiently(self, ask: Callable[[float], Answer], topic: str | None = None) -> Answer:
         deadline = time.monotonic() + self.location.timeout
@@ -270,7 +270,7 @@ class Brokers:
             reader = self._reader
             if topic not in self._read:
                 # A client that meets a topic for the first time takes its time to learn where it is.
-                self._patiently(lambda patience: reader.list_topics(topic, timeout=patience))
+                self._patiently(lambda timeout: reader.list_topics(topic, timeout=timeout))
                 self._read.add(topic)
             try:
                 return list(self._until(reader, TopicPartition(topic, partition, first), last))

@@ -39,9 +39,9 @@ def _make(
         config["min.insync.replicas"] = "2"  # what counts survives the loss of a broker
     wanted = NewTopic(topic, partitions, copies, config=config)
 
-    def make(admin: AdminClient, patience: float) -> None:
+    def make(admin: AdminClient, timeout: float) -> None:
         try:
-            admin.create_topics([wanted], request_timeout=patience)[topic].result()
+            admin.create_topics([wanted], request_timeout=timeout)[topic].result()
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -69,7 +69,7 @@ def check_keeps_data(brokers: Brokers, topic: str) -> None:
     """
     resource = ConfigResource(ResourceType.TOPIC, topic)
     found = brokers.admin(
-        lambda admin, patience: admin.describe_configs([resource], request_timeout=patience)[resource].result()
+        lambda admin, timeout: admin.describe_configs([resource], request_timeout=timeout)[resource].result()
     )
     wrong = {name: found[name].value for name, value in _FOR_EVER.items() if found[name].value != value}
     if wrong:
@@ -88,4 +88,4 @@ def delete_before(brokers: Brokers, topic: str, offsets: Mapping[int, int]) -> N
     """
     wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
     if wanted:
-        brokers.admin(lambda admin, patience: admin.delete_records(wanted, request_timeout=patience))
+        brokers.admin(lambda admin, timeout: admin.delete_records(wanted, request_timeout=timeout))

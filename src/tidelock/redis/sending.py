@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelock.redis.location import RedisLocation
-from tidelock.redis.server import check_copied, connect, copying_patience, translated, with_room
+from tidelock.redis.server import check_copied, connect, copying_milliseconds, translated, with_room
 
 Command = tuple[Any, ...]
 
@@ -44,7 +44,7 @@ def _exchange(location: RedisLocation, commands: Sequence[Command], *, copied: b
     for command in commands:
         pipeline.execute_command(*command)
     if copied and location.replicas:
-        pipeline.execute_command("WAIT", location.replicas, copying_patience(location))
+        pipeline.execute_command("WAIT", location.replicas, copying_milliseconds(location))
     answers = pipeline.execute(raise_on_error=False)  # an error that it raises itself would quote our data
     for answer in answers:
         if isinstance(answer, Exception):

@@ -200,7 +200,7 @@ def share_used(location: RedisLocation) -> float:
     return int(facts["used_memory"]) / limit if limit else 0.0
 
 
-def copying_patience(location: RedisLocation) -> int:
+def copying_milliseconds(location: RedisLocation) -> int:
     """How many milliseconds to WAIT for copies: a little less than the connection itself waits for its answer."""
     return int(location.timeout * 900)
 

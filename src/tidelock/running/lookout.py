@@ -74,7 +74,7 @@ class RepeatedTask:
             self._over.wait(self._every)
         self._what()
 
-    def end(self, patience: float) -> bool:
-        """Make one more round, the last; whether that has ended within ``patience`` seconds, if it ever began."""
+    def end(self, timeout: float) -> bool:
+        """Make one more round, the last; whether that has ended within ``timeout`` seconds, if it ever began."""
         self._over.set()
-        return self._thread.ident is None or all_end([self._thread], patience)
+        return self._thread.ident is None or all_end([self._thread], timeout)

@@ -94,14 +94,14 @@ class NeighbourThreads:
         if self._aligner is not None and not any(thread.is_alive() for thread in self._threads):
             self._aligner.close()
 
-    def end(self, patience: float) -> bool:
-        """Stop, after a last word; whether that took at most ``patience`` seconds.
+    def end(self, timeout: float) -> bool:
+        """Stop, after a last word; whether that took at most ``timeout`` seconds.
 
         Whoever hangs longer is left alone: when it wakes up, it writes nothing into the home.
         """
         for speaker in self._speakers:
             speaker.end()
-        ended = all_end([thread for thread in self._threads if thread.is_alive()], patience)
+        ended = all_end([thread for thread in self._threads if thread.is_alive()], timeout)
         if not ended and self._aligner is not None:
             self._aligner.leave()
         return ended

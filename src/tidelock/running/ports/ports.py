@@ -61,8 +61,8 @@ class Engine(Protocol):
     def is_gone(self) -> bool:
         """Whether it has ended with all its queries."""
 
-    def close(self, patience: float) -> bool:
-        """Nothing more is started; whether what was under way beside queries ended within ``patience`` seconds."""
+    def close(self, timeout: float) -> bool:
+        """Nothing more is started; whether what was under way beside queries ended within ``timeout`` seconds."""
 
 
 class Positions(Protocol):

@@ -56,9 +56,9 @@ class SparkEngine:
         """Whether the JVM has ended."""
         return is_gone(self._spark)
 
-    def close(self, patience: float) -> bool:
+    def close(self, timeout: float) -> bool:
         """Open no cache any more, put the session's settings back and hear nothing more."""
-        ended = self._segments.caches.close(patience)
+        ended = self._segments.caches.close(timeout)
         with suppress(Exception):  # Spark may be gone
             LENDING.clear()
             if self._listener is not None:

@@ -93,8 +93,8 @@ class Caches(Protocol):
         ``check`` is called before whatever changes something, and raises if the run is not wanted any more.
         """
 
-    def close(self, patience: float) -> bool:
-        """Nothing more is going to be opened; whether what was under way ended within ``patience`` seconds."""
+    def close(self, timeout: float) -> bool:
+        """Nothing more is going to be opened; whether what was under way ended within ``timeout`` seconds."""
 
 
 class Starting(Protocol):
