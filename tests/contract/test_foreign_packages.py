@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.foreign_package import install
 
 SOURCE = Path(__file__).parents[2] / "src"
 STORES = """
@@ -52,14 +53,8 @@ class TestForgetful(LogStoreContract):
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """The package as an installer leaves it, and its tests beside it."""
-    (tmp_path / "shelves.py").write_text(STORES)
+    install(tmp_path, "shelves", STORES, {"tidelock.logs": {"shelf": "Shelf", "forgetful": "Forgetful"}})
     (tmp_path / "test_shelves.py").write_text(TESTS)
-    facts = tmp_path / "shelves-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: shelves\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(
-        "[tidelock.logs]\nshelf = shelves:Shelf\nforgetful = shelves:Forgetful\n"
-    )
     return tmp_path
 
 
