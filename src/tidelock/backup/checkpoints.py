@@ -40,6 +40,7 @@ class CheckpointCopy:
         self._folder = f"segments/{segment}"
         self._location = Path(location)
         self._copied: dict[str, tuple[_Look, StoredFile]] = {}
+        """What the checkpoint had when it was copied last."""
         self._stored = store.sizes(f"{self._folder}/files")
         self.snapshots, _ = load_snapshots(store, segment)
 
@@ -60,6 +61,7 @@ class CheckpointCopy:
             found = {path: self._copy_file(path) for path in Checkpoint(None, str(self._location)).files(batch)}
             copied = {path: file for path, file in found.items() if file is not None}
             if len(copied) == len(found):
+                self._copied = {path: self._copied[path] for path in copied}  # the others were cleaned up
                 return copied
         raise BackendUnavailable(
             f"{self._location}: Spark cleans up faster than the checkpoint can be copied; raise "

@@ -218,6 +218,15 @@ def test_clean_up_that_never_ends_is_told(job: Job, store: Path, monkeypatch: py
 # -- what is kept
 
 
+def test_files_that_were_cleaned_up_are_not_remembered(job: Job, store: Path) -> None:
+    copy = CheckpointCopy(BackupStore(str(store)), "counts", job.home.checkpoint("counts"))
+    for last in range(0, 60, 5):
+        job.run_to(last)
+        copied = copy.copy_files(last)
+        assert copy._copied.keys() == copied.keys()
+    assert f"offsets/{last}" in copied and "offsets/0" not in copied
+
+
 def test_old_snapshots_go_with_their_files_and_entries(job: Job, store: Path) -> None:
     backup = Backup(job.home, str(store))
     for last in range(0, 60, 5):
