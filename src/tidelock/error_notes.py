@@ -3,8 +3,7 @@
 Spark hands on what a Python worker raises as text, in which anybody's data may stand, too. So the processes that
 Spark starts are told a word by their environment, which nobody else knows, and there every error of Tidelock
 carries a note: one line with that word, the branch of `tidelock.errors` that it is of, and what was said. Only
-these lines count. What this process itself hands to Spark as text it marks
-by `mark`.
+these lines count. What this process itself hands to Spark as text it marks in the same way (`TidelockError.mark`).
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ def listen() -> None:
 
 
 def marked_in(text: str) -> Iterator[tuple[type[TidelockError], str]]:
-    """The errors whose notes are in a text: the branch, and what was said."""
+    """The errors whose notes are in a text: the branch, and what was said. Spark may have put words behind one."""
     mark = f"[tidelock {WORD}] "
     for line in text.splitlines():
         if line.startswith(mark):
-            name, said = json.loads(line.removeprefix(mark))
+            (name, said), _ = json.JSONDecoder().raw_decode(line, len(mark))
             yield getattr(errors, name), said

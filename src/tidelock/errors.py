@@ -52,10 +52,12 @@ class TidelockError(Exception):
 
     def mark(self, word: str) -> None:
         """Add a note that says what this is, for somebody who knows the word. Idempotent."""
-        if branch(type(self)) in (TidelockError, BatchFailed) or getattr(self, "__notes__", None):
-            return  # nobody acts on those by their type
+        kind = branch(type(self))
         said = f"{type(self).__name__}: {Exception.__str__(self)}".partition("\n")[0]
-        self.add_note(f"[tidelock {word}] {json.dumps([branch(type(self)).__name__, said])}")
+        note = f"[tidelock {word}] {json.dumps([kind.__name__, said])}"
+        # On those two nobody acts by their type.
+        if kind not in (TidelockError, BatchFailed) and note not in getattr(self, "__notes__", ()):
+            self.add_note(note)
 
 
 class PipelineError(TidelockError):

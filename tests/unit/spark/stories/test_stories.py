@@ -309,6 +309,14 @@ def test_a_store_that_is_only_spoken_of_is_no_outage(teller: Storyteller, words:
     assert not teller.tell(ValueError(words)).outage
 
 
+def test_a_note_counts_whatever_stands_beside_it(teller: Storyteller) -> None:
+    away = BackendUnavailable(AWAY)
+    away.add_note("said by somebody else")
+    told = "".join(traceback.format_exception_only(marked(marked(away)))).rstrip("\n")
+    assert told.count(WORD) == 1
+    assert teller.tell(StreamingQueryException(f"{told} SQLSTATE: XXKST"), ["counts"]).outage
+
+
 def test_the_processes_of_spark_mark_errors_by_themselves(
     teller: Storyteller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
